@@ -1,4 +1,4 @@
-"""What the classifiers share with scikit-learn: its conventions around a fitted value."""
+"""The scikit-learn interface that the classifiers share, around one fitted value."""
 
 import os
 import warnings
@@ -34,10 +34,10 @@ from tabicl_linear.model import InContextModel
 
 
 def fitted_of(classifier: "EnsembleClassifier", name: str) -> Fitted:
-    """What was fitted, asked for by the attribute `name`.
+    """The fitted value, for the attribute `name` of the classifier.
 
     Raises:
-        NotFittedError: Nothing was fitted; an AttributeError too, so that `hasattr` is false.
+        NotFittedError: Nothing was fitted. It is an AttributeError too, so `hasattr` is False.
     """
     if not classifier.__sklearn_is_fitted__():
         raise NotFittedError(
@@ -48,15 +48,15 @@ def fitted_of(classifier: "EnsembleClassifier", name: str) -> Fitted:
 
 
 def fitted_part(name: str, part: str) -> property:
-    """An attribute `name` of a classifier, which is a part of `fitted_`."""
+    """An attribute `name` of a classifier, which shows a part of `fitted_`."""
     return property(lambda classifier: attrgetter(part)(fitted_of(classifier, name)))
 
 
 class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
-    """A classifier whose arguments make a `Plan`, and whose fit is one value, `fitted_`.
+    """Base of classifiers whose arguments make a `Plan` and whose fit is one value, `fitted_`.
 
-    Subclasses take the arguments and give the learners. For arguments and fitted attributes, which
-    are parts of that value, see `TabICLLinearClassifier`.
+    Subclasses define the arguments and make the learners. `TabICLLinearClassifier` describes the
+    arguments and the fitted attributes, which are parts of that value.
     """
 
     fitted_: Fitted
@@ -89,7 +89,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:
-        """Names of the columns, if there were and all of them are strings."""
+        """Column names of the training table, if it had names and all of them are strings."""
         names = fitted_of(self, "feature_names_in_").columns.names
         if names is None or not all(isinstance(name, str) for name in names):
             raise AttributeError("The training table had no names of columns that are text.")
@@ -98,11 +98,13 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
     def fit(self, X: Any, y: Any = None, **unsupported: Any) -> Self:
         """Read the training table into the learner's states.
 
-        A call that fails leaves the classifier as it was. A table larger than memory may be given
-        as an iterator of pieces or as a file: the first 50,000 rows (of trees 6,000) teach what the
-        columns are (docs/growing.md), and memory does not grow with the number of rows. What a
-        model needs of all rows that does not read causally is kept in temporary files meanwhile (in
-        TMPDIR), with the encoded table; trees read each piece once and let it go.
+        A call that fails leaves the classifier as it was.
+
+        A table larger than memory may be given as an iterator of pieces or as a file. The columns
+        are then learnt from the first 50,000 rows (6,000 with trees; docs/growing.md), and memory
+        does not grow with the number of rows. Trees and causal models read each piece once and let
+        it go. Other models need all rows at once: during the fit, temporary files (in TMPDIR) hold
+        the encoded table and what the model computes from it.
 
         Args:
             X: Table `[rows, columns]`: array, frame of pandas, polars or Arrow, or nested list; may
@@ -110,7 +112,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
                 CSV, TSV (also compressed) or Parquet file.
             y: Class labels of the rows; for a file the name of the column that holds them; left
                 out for an iterator.
-            **unsupported: None; `sample_weight` is refused with the reason.
+            **unsupported: Nothing else is supported; `sample_weight` is refused with the reason.
 
         Raises:
             TypeError: Another argument was given.
@@ -165,24 +167,25 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         return classes[softmax(scores, axis=1).argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on labelled rows; labels of any form that `fit` takes.
+        """Accuracy on labelled rows; the labels may have any form that `fit` takes.
 
         Raises:
             DataError: The rows or the labels cannot be used.
         """
         with warnings.catch_warnings():
-            # Of rows to score, most may well be of different classes.
+            # In a few rows to score, most labels may well differ; scikit-learn warns of that.
             warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
             labels = checked_labels(y)
         return float(super().score(X, labels, sample_weight))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted classifier to one file, from which `load` makes it again.
+        """Write the fitted classifier to one file that `load` reads.
 
-        It holds the states and what was learnt about columns and classes, and no training row
-        (a state that can grow: also the labels of its last 1,024 rows, or, of trees, rows). Its
-        size does not depend on the number of rows (except with softmax attention). A model is named
-        and identified, but not stored. See docs/growing.md.
+        The file holds the states and what was learnt about columns and classes. It holds no
+        training rows, unless rows can be added to the states: then it also holds the labels of the
+        last 1,024 rows or, with trees, some rows. Its size does not depend on the number of rows
+        (except with softmax attention). It names and identifies the model, but does not store it.
+        See docs/growing.md.
 
         Raises:
             NotFittedError: The classifier has not been fitted.
@@ -204,7 +207,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         model: str | os.PathLike[str] | InContextModel | None = None,
         dtype: torch.dtype | None = None,
     ) -> Self:
-        """A classifier from a file; see `state_file.read`."""
+        """A fitted classifier from a file; see `state_file.read`."""
         with computing(n_jobs=None):
             parameters, fitted = state_file.read(
                 Path(path), cls.__name__, model, device=resolved_device(device), dtype=dtype
@@ -219,7 +222,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _learners(self) -> Learners:
-        """What reads the rows.
+        """Make the learners that the arguments ask for.
 
         Raises:
             ConfigError: A constructor argument is out of range.
@@ -227,9 +230,9 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
 
     def _scored(self, X: Any) -> tuple[npt.NDArray[Any], FloatArray]:
-        """The classes, and `Fitted.scores` of rows `[rows, classes]`.
+        """The class labels `[classes]` and the `Fitted.scores` of rows `[rows, classes]`.
 
-        Both are of one fit, whatever another thread fits meanwhile.
+        Both come from the same fit, even if another thread fits the classifier again meanwhile.
         """
         check_is_fitted(self)
         plan, fitted = self._plan(), self.fitted_
@@ -244,7 +247,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
 
 
 def _refuse(unsupported: dict[str, Any]) -> None:
-    """Refuse arguments of `fit` that are not supported, with the reason."""
+    """Raise for arguments that `fit` does not support, with the reason."""
     for name, value in unsupported.items():
         if name != "sample_weight":
             raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
@@ -257,7 +260,7 @@ def _refuse(unsupported: dict[str, Any]) -> None:
 
 
 def _with_progress(pieces: Pieces, bar: tqdm) -> Pieces:
-    """The pieces, each of which counts on the bar once it has been used."""
+    """The pieces; the bar counts the rows of each once it has been used."""
     for rows in pieces:
         yield rows
         bar.update(len(rows.labels))

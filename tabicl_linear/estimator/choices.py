@@ -1,4 +1,4 @@
-"""Decisions by rows that were held out: pure functions of their logits and labels."""
+"""Decisions made on held-out rows: pure functions of their logits and labels."""
 
 from typing import Literal, NamedTuple, get_args
 
@@ -12,29 +12,29 @@ from tabicl_linear.estimator.members.pooling import log_losses
 LongContextMode = Literal["full", "blocks", "auto"]
 MODES: tuple[LongContextMode, ...] = get_args(LongContextMode)
 MAX_BLOCKS = 32
-"""Each block has states of its own, so memory and the time to predict grow with their number."""
+"""Maximum number of blocks. Each has its own states, so memory and prediction time grow with it."""
 STANDARD_ERRORS = 2.0
-"""Blocks must be better by 2 standard errors of the mean difference: less is noise."""
+"""Blocks must be better by this many standard errors of the mean difference: less is noise."""
 PRIOR_DEVIATION = 0.5
-"""Deviation of the logarithm of a calibrated temperature from the fixed one, before any row is
-seen: few rows change the temperature little."""
+"""Standard deviation of the Gaussian prior of a calibrated temperature's logarithm; its mean is
+that of the fixed temperature, so a few rows change the temperature only a little."""
 TEMPERATURES = (0.05, 20.0)
 """Range of calibrated temperatures."""
 HELD_OUT_FRACTION = 0.2
 MAX_HELD_OUT = 2000
-"""Rows that are held out if nothing else is said, such as to calibrate a temperature: a fifth of
-the table, at most 2,000."""
+"""Rows that are held out by default, for example to calibrate a temperature: a fifth of the table,
+at most 2,000."""
 
 
 class LongContext(NamedTuple):
-    """How a table was read, and why.
+    """Whether a table was read as one context or in blocks, and the log-losses that decided.
 
     Attributes:
         num_blocks: Contexts that the rows were divided into.
-        held_out_rows: Rows that both were compared on; 0 where nothing had to be compared.
-        full_log_loss: Mean log-loss on these rows of a fit on all others as one context, in nats.
-        blocks_log_loss: The same for blocks.
-        standard_error: Of the mean difference of the two over the rows.
+        held_out_rows: Rows that the two were compared on; 0 if nothing had to be compared.
+        full_log_loss: Mean log-loss (nats) on these rows after reading all others as one context.
+        blocks_log_loss: The same after reading all others in blocks.
+        standard_error: Standard error of the mean difference between the two.
     """
 
     num_blocks: int
@@ -45,7 +45,7 @@ class LongContext(NamedTuple):
 
     @property
     def choice(self) -> Literal["full", "blocks"]:
-        """How the table was read."""
+        """Whether the table was read as one context ("full") or in blocks."""
         return "blocks" if self.num_blocks > 1 else "full"
 
 
@@ -53,7 +53,10 @@ FULL = LongContext(1)
 
 
 def check_blocks(num_blocks: int, num_rows: int, longest: int) -> None:
-    """Raise `DataError` if a table needs more blocks than there may be."""
+    """Raise `DataError` if a table needs more than `MAX_BLOCKS` blocks.
+
+    `longest` is the number of rows of the longest table that the model was pretrained on.
+    """
     if num_blocks > MAX_BLOCKS:
         raise DataError(
             f"long_context='blocks' would need {num_blocks} blocks for {num_rows} rows, as the "
@@ -64,10 +67,13 @@ def check_blocks(num_blocks: int, num_rows: int, longest: int) -> None:
 
 
 def better_context(full: FloatArray, blocks: FloatArray, num_blocks: int) -> LongContext:
-    """Whether blocks predict rows held out better than one context, beyond what noise explains.
+    """Choose blocks if they predict held-out rows better than one context, beyond noise.
 
-    `full` and `blocks` are log-losses of these rows after one context and after blocks, at a
-    temperature that does not depend on the rows. All rows of the table take `num_blocks`.
+    Args:
+        full: Log-losses `[rows]` of the held-out rows after reading the others as one context, at a
+            temperature that was not fitted to them.
+        blocks: The same after reading the others in blocks.
+        num_blocks: How many blocks all rows of the table would need.
     """
     gains = full - blocks
     error = float(gains.std(ddof=1) / np.sqrt(len(gains)))
@@ -86,8 +92,9 @@ def calibrated_temperature(
 ) -> float:
     """The most probable temperature on rows that the members have not read.
 
-    Its logarithm has a Gaussian prior around that of `fixed`, where the search starts, so the
-    log-loss on these rows is never worse than with `fixed`. Logits are `[members, rows, classes]`.
+    Its logarithm has a Gaussian prior around that of `fixed`. Where the search finds nothing better
+    it is `fixed` itself, so the log-loss on these rows never gets worse. `member_logits` are
+    `[members, rows, classes]`, and `labels` are class indices.
     """
 
     def loss(log_temperature: float) -> float:
@@ -107,7 +114,7 @@ def held_out_rows(
 ) -> BoolArray:
     """Which rows to hold out: a random `fraction` of the table, at most `most` of them.
 
-    `labels` are class indices. One row of every class is never held out.
+    `labels` are class indices. At least one row of every class is not held out.
     """
     order = np.random.default_rng(seed).permutation(len(labels))
     first_of_class = np.zeros(len(labels), dtype=bool)

@@ -1,4 +1,4 @@
-"""Weights of classes, which shift predictions towards some of them."""
+"""Class weights, which shift predictions towards some classes."""
 
 from collections.abc import Mapping
 from numbers import Real
@@ -20,15 +20,16 @@ def class_weights(
     """A factor for the probability of each class; `counts` are its training rows.
 
     Raises:
-        ConfigError: Another value, a label that is no class, or a factor that is not positive.
+        ConfigError: `class_weight` is of another kind, or has a label that is not a class or a
+            factor that is not positive.
     """
     if class_weight is None:
         return np.ones(len(classes))
     if isinstance(class_weight, str) and class_weight == "balanced":
-        # A class that was announced, and has no rows yet, counts as one row.
+        # An announced class that has no rows yet counts as one row.
         return np.asarray(counts.sum() / (len(classes) * np.maximum(counts, 1)))
     if not isinstance(class_weight, Mapping):
-        text = one_line(repr(class_weight))  # a series of pandas takes several lines
+        text = one_line(repr(class_weight))  # the repr of a pandas series has several lines
         raise ConfigError(f"class_weight={text}: give 'balanced', a dict or None.")
     labels, weights = as_objects(classes), np.ones(len(classes))
     for label, weight in class_weight.items():

@@ -30,7 +30,7 @@ from tabicl_linear.model import InContextModel
 
 
 def _takes_trees(classifier: "TabICLLinearClassifier") -> bool:
-    """Whether the arguments say that trees are chosen, on tables of enough rows."""
+    """Whether the arguments ask for trees, on tables with enough rows."""
     if classifier.trees != "auto":
         return bool(classifier.trees)
     return (
@@ -43,10 +43,10 @@ def _takes_trees(classifier: "TabICLLinearClassifier") -> bool:
 
 
 def _is_extensible(classifier: "TabICLLinearClassifier") -> bool:
-    """Whether rows can be added to the fitted model, or else to the given one.
+    """Whether rows can be added to the fitted model or, before a fit, to the one named.
 
     Raises:
-        UnsupportedReadout: They cannot; the message says why, and which model can.
+        UnsupportedReadout: They cannot; the message says why, and which models can.
     """
     is_fitted = classifier.__sklearn_is_fitted__()
     if not is_fitted and _takes_trees(classifier):
@@ -75,54 +75,56 @@ class TabICLLinearClassifier(EnsembleClassifier):
     Args:
         model: Weights that ship with the package, "default" or "streaming" (which `partial_fit` can
             extend); a path to a Lightning checkpoint or a safetensors export; or a model.
-        trees: Whether trees that are chosen on the table predict in place of the model, in closed
-            form, as in `RandomFeatureRidge`. "auto": from 50 rows on, up to 400 rows together with
-            the model, if `model`, `ensemble`, `refine` and `long_context` are left as they are.
-            False: never.
+        trees: Whether trees chosen on the table predict instead of the model, in closed form, as in
+            `RandomFeatureRidge`. "auto" takes them from 50 rows on, and up to 400 rows together
+            with the model, if `model`, `ensemble`, `refine` and `long_context` have their default
+            values. False never takes them.
         ensemble: "default", or "paper" for the authors' ensemble of 10 members.
-        n_estimators: Members of the ensemble. None takes 8, or 10 of "paper"; with trees two from
-            50 up to 4,000 rows and else one, or as many as it takes to see all columns.
-        softmax_temperature: Divides the logits. None takes 0.9, or 0.8 of "paper"; with trees 1, as
-            their logits are calibrated. "auto" calibrates it on up to a fifth of the rows, held out
-            from a first fit, and then fits on all rows, which takes twice the time.
+        n_estimators: Members of the ensemble. None takes 8, or 10 with "paper". With trees it takes
+            two for 50 to 4,000 rows and else one, or as many as are needed to see all columns.
+        softmax_temperature: Divides the logits. None takes 0.9, or 0.8 with "paper"; with trees it
+            takes 1, as their logits are calibrated already. "auto" holds up to a fifth of the rows
+            out of a first fit, calibrates the temperature on them, and then fits on all rows, which
+            takes twice the time.
         average_logits: Average the members' logits; False averages their probabilities.
         refine: Optimise the fitted states on the training rows, a tenth of them held out, while the
-            model stays as it is; takes minutes. See docs/explaining.md.
-        class_weight: Factors for the probabilities of classes, a dict by label, or "balanced" for
-            factors in inverse proportion to their frequency.
-        long_context: How to read more rows than the model was pretrained on: "full" in one context,
-            "blocks" in several of at most that length, whose mean is taken, or "auto", whichever is
-            better on a tenth of the rows, held out from a first fit of each; that takes three times
-            the time. See docs/growing.md.
+            model stays as it is. This takes minutes. See docs/explaining.md.
+        class_weight: Factors for the probabilities of classes: a dict by label, or "balanced" for
+            factors inversely proportional to the class frequencies.
+        long_context: How to read more rows than the model was pretrained on. "full" reads them as
+            one context, and "blocks" as several of at most that length, whose predictions are
+            averaged. "auto" takes the better of the two on a tenth of the rows, held out of a first
+            fit of each, which takes three times the time. See docs/growing.md.
         categorical_features: Columns to read as categories whatever they hold: positions, names,
-            or one boolean per column. Text, booleans and pandas categories are always read so.
+            or one boolean per column. Text other than numbers and dates, booleans and pandas
+            categories are always read as categories.
         device: "cpu", "cuda", "cuda:1" ...; None takes CUDA where it is available.
         random_state: Seed of the ensemble.
-        n_jobs: CPU threads while fitting and predicting (-1: all cores that the process may use);
-            None leaves torch's setting, but takes no more than there are cores.
-        rows_per_batch: Maximum number of rows in the network at a time, over all members; longer
+        n_jobs: CPU threads while fitting and predicting (-1: all cores that the process may use).
+            None leaves torch's setting, but takes no more threads than there are cores.
+        rows_per_batch: Maximum number of rows in the network at a time, over all members. Longer
             tables are processed in chunks, which changes predictions only by rounding. None takes
-            16,384, or less where memory is scarce. If memory runs out, an eighth is tried once.
+            16,384, or less where memory is scarce. If memory runs out, the work is tried once more
+            with an eighth.
         verbose: 1 shows progress on stderr (on a terminal).
 
     Attributes:
         classes_: Class labels, sorted.
         class_count_: Training rows of each class.
-        temperature_: The temperature that was fixed, or calibrated, when it was fitted.
+        temperature_: The temperature of the fit: fixed, or calibrated on held-out rows.
         n_features_in_: Columns of the training table.
         feature_names_in_: Their names, if the table had names and all of them are strings.
-        long_context_: In how many contexts the table was read, and the log-losses that decided
-            (`tabicl_linear.estimator.choices.LongContext`).
+        long_context_: Whether the table was read as one context or in blocks, and the log-losses
+            that decided (`tabicl_linear.estimator.choices.LongContext`).
         preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
         ensemble_: The fitted members.
         state_bytes_: Bytes of the fitted states of one member.
         state_nbytes_: Bytes of the fitted states of all members.
         n_samples_seen_: Rows read so far.
-        refine_: With `refine`, a row for each pass of each member: the losses on the way, and
-            whether the member uses a refined state (`tabicl_linear.estimator.refinement.refined`).
-        prequential_: How well `partial_fit` predicted pieces before it read them: `rows_seen`
-            before a piece, `rows` in it, `log_loss` and `accuracy` on it. No rows if it was not
-            asked to.
+        refine_: With `refine`, a row for each pass of each member: the losses, and whether the
+            member uses a refined state (`tabicl_linear.estimator.refinement.refined`).
+        prequential_: How well `partial_fit` with `prequential` predicted each piece before reading
+            it: `rows_seen` before the piece, `rows` in it, `log_loss` and `accuracy` on it.
         fitted_: All of this as one value.
     """
 
@@ -156,14 +158,13 @@ class TabICLLinearClassifier(EnsembleClassifier):
 
         Args:
             path: The file.
-            model: The model that it was fitted with, if that is now in another place, or was given
-                as an object.
-            device: Where to compute, whatever device it was fitted on; see the class.
-            dtype: torch.float32 or torch.float64; that in which it was saved if left out.
+            model: The model that it was fitted with, if that was an object or its file has moved.
+            device: Device to compute on, whichever it was fitted on; see the class.
+            dtype: torch.float32 or torch.float64; None takes that in which it was saved.
 
         Raises:
             CheckpointError: The file is missing, damaged, or of another version or class, or the
-                model is missing or another one.
+                model is missing or not the one that it was fitted with.
             ConfigError: The device or dtype is not supported.
         """
         return cls._read(path, model=model, device=device, dtype=dtype)
@@ -185,25 +186,26 @@ class TabICLLinearClassifier(EnsembleClassifier):
     ) -> Self:
         """Read more rows into the states.
 
-        Pieces give the states of the whole, if the whole is read in their order and with what the
-        first rows taught: how columns are encoded and scaled, and which are dropped because they
-        do not vary. With trees these are the first 6,000 rows, which are held until then; with a
-        model they are the first piece, so let it be large enough to show the columns. Only trees
-        and models that read causally have this method. Trees take seconds at the first prediction
-        after it, not here. See docs/growing.md.
+        Reading a table piece by piece gives the same states as reading it whole, in the same order
+        and with what the first rows taught: how columns are encoded and scaled, and which are
+        dropped because they do not vary. With trees, these are the first 6,000 rows, which are held
+        until then. With a model, they are the first piece, which should thus be large enough to
+        show what the columns hold. Only trees and causal models have this method. Trees are solved
+        at the next prediction, not here, which takes seconds. See docs/growing.md.
 
         A call that fails leaves the classifier as it was.
 
         Args:
             X: Rows; the first call, or `fit`, decides which columns there are.
             y: Their labels.
-            classes: All classes that will ever occur, at the first call; later ones may repeat
-                them. Left out: those of the first piece.
+            classes: All classes that will ever occur. The first call takes them, and later ones may
+                repeat them. None takes those of the first piece.
             prequential: Predict the piece before reading it, and add a row to `prequential_`. The
                 first piece is only read.
 
         Raises:
-            AttributeError: The model cannot be extended; its cause says which can.
+            AttributeError: The model cannot be extended; the cause of the error names those that
+                can.
             DataError: The rows cannot be used (see `fit`), or a label is not one of the classes.
             ConfigError: A constructor argument is out of range.
             CheckpointError: The model cannot be loaded.
@@ -226,19 +228,19 @@ class TabICLLinearClassifier(EnsembleClassifier):
         return self
 
     def diagnose(self, X: Any, y: Any, *, row_orders: int = 4) -> pd.DataFrame:
-        """Look into the fitted states, and read rows again to see how they come about.
+        """Measure the fitted states, and read rows again to see how the states come about.
 
-        Takes about two times `row_orders` as long as `fit` does. Nothing changes.
+        This takes about 2 * `row_orders` times as long as `fit`, and changes nothing.
 
         Args:
-            X: Rows, usually those of `fit`; with the columns of those. At least ten.
+            X: At least ten rows with the columns of the training table, usually those of `fit`.
             y: Their labels.
             row_orders: Orders of the rows to compare; at least two.
 
         Returns:
-            A row for each member, digit (of the code of many classes; else 1), layer, head and
-            measure, all counted from 1, and its `value`; docs/explaining.md has the measures. Layer
-            and head are missing where a measure belongs to a layer or a member as a whole.
+            A table with the `value` of each measure, by member, digit (of the code of many classes;
+            else 1), layer and head, all counted from 1. Layer or head is missing where a measure
+            belongs to a layer or a member as a whole. docs/explaining.md describes the measures.
 
         Raises:
             NotFittedError: The classifier has not been fitted.

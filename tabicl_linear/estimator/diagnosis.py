@@ -1,4 +1,4 @@
-"""What the states of a classifier look like, and how much its answers depend on the order of rows.
+"""Measures a classifier's states, and how much its predictions depend on the order of rows.
 
 The measures are those of `tabicl_linear.analysis`, taken for every member of an ensemble.
 """
@@ -18,7 +18,7 @@ from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 MAX_QUERIES = 200
-"""Rows that are predicted from others in several orders; at most a fifth of all."""
+"""Maximum number of rows to predict from the others in several orders; at most a fifth of all."""
 MIN_ROWS = 10
 KEY = ["member", "digit", "layer", "head", "measure"]
 
@@ -26,9 +26,9 @@ KEY = ["member", "digit", "layer", "head", "measure"]
 def diagnosis(
     ensemble: FittedEnsemble, rows: Encoded, *, row_orders: int, progress: bool
 ) -> pd.DataFrame:
-    """Look into every member; see `TabICLLinearClassifier.diagnose` for the table and for errors.
+    """Measure every member; see `TabICLLinearClassifier.diagnose` for the table and the errors.
 
-    The members, of a model, are on the device to compute on; `rows` are read again.
+    The members are those of a model, on the device to compute on; they read `rows` again.
     """
     if isinstance(ensemble.model, ContextBlocks):
         raise ConfigError(
@@ -62,7 +62,7 @@ def _of_problem(
     categorical: Bool[Tensor, "b m"],
     row_orders: int,
 ) -> Iterator[pd.DataFrame]:
-    """All measures of a batch of members, the `task` of which counts from 1."""
+    """All measures of a batch of members; the column `task` counts the members from 1."""
     model = problem.learner
     yield from _of_states(model, problem.state, len(x))
     for task in range(len(x)):
@@ -75,7 +75,7 @@ def _of_problem(
 def _of_states(
     model: InContextModel, state: InContextState, num_tasks: int
 ) -> Iterator[pd.DataFrame]:
-    """Norms and ranks of states as they were fitted, means over cells; nothing without matrices."""
+    """Norms and ranks of the fitted states, means over cells; nothing if they are no matrices."""
     from tabicl_linear.analysis.states import matrices, state_norms
 
     if states := matrices(model, state):
@@ -90,7 +90,7 @@ def _of_reading(
     y: Int[Tensor, "1 c"],
     categorical: Bool[Tensor, "1 m"],
 ) -> Iterator[pd.DataFrame]:
-    """Write rates while the rows are read, and how far the state of their first half has come."""
+    """Write rates while reading the rows, and cosines of the states after half and after all."""
     from tabicl_linear.analysis.rate_profiles import write_rates
     from tabicl_linear.analysis.state_drift import cosine
     from tabicl_linear.analysis.states import heads_table, matrices
@@ -116,7 +116,7 @@ def _of_orders(
     categorical: Bool[Tensor, "1 m"],
     row_orders: int,
 ) -> pd.DataFrame:
-    """How far predictions of the last rows move with the order of the others."""
+    """How far the predictions of the last rows move when the order of the others changes."""
     from tabicl_linear.analysis.row_order import order_sensitivity
 
     first = x.shape[1] - min(MAX_QUERIES, x.shape[1] // 5)

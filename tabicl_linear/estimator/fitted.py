@@ -23,12 +23,12 @@ from tabicl_linear.estimator.rows.labelled import Rows
 NO_SCORES = pd.DataFrame(
     {"rows_seen": [0], "rows": [0], "log_loss": [0.0], "accuracy": [0.0]}
 ).iloc[:0]
-"""The scores of pieces before one has been scored."""
+"""`Fitted.prequential` before any piece has been scored: a table without rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class FittedCompanion:
-    """What a `learners.interface.Companion` has read, with a temperature of its own."""
+    """The fitted members of a `learners.interface.Companion`, their temperature and weight."""
 
     members: FittedEnsemble
     temperature: float
@@ -37,21 +37,21 @@ class FittedCompanion:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What `fitting.fit` returns and `fitting.extended` takes.
+    """A fitted classifier: what `fitting.fit` returns and `fitting.extended` takes.
 
-    There are no training rows in it, except those `held`.
+    It holds no training rows, except in `held` and in states of trees that can grow.
 
     Attributes:
-        columns: The preprocessor, as files of all versions call it.
+        columns: The preprocessor; the field has the name that it has in saved files.
         classes: Class labels, sorted.
-        counts: Training rows of each class.
-        temperature: Divides the logits: the fixed one, or as calibrated on rows held out.
-        long_context: How rows beyond the length of pretraining were read, and why.
+        counts: Number of training rows of each class.
+        temperature: Divides the logits: a fixed one, or calibrated on held-out rows.
+        long_context: Whether a table longer than those of pretraining was read in blocks, and why.
         refinement: With `refine`, the passes of every member (see `refinement.refined`).
         prequential: A row for each piece that was scored before it was read.
-        held: All rows so far, as long as they are too few to learn columns and grow trees for good;
-            None for models, and once there are enough.
-        companion: What another learner has read, whose logits are mixed with those of `members`.
+        held: All rows so far, while they are too few to learn the columns and grow the trees for
+            good; None for models, and once there are enough.
+        companion: Members of a second learner, whose logits are mixed with those of `members`.
     """
 
     columns: TablePreprocessor
@@ -78,8 +78,8 @@ class Fitted:
     def scores(self, table: Table, plan: Plan) -> FloatArray:
         """Logarithms of the probabilities `[rows, classes]`, up to a constant for each row.
 
-        The table has the columns of the training table. A temperature that the plan fixes counts,
-        and not that of the fit; so do its class weights.
+        `table` has the columns of the training table, in their order. Class weights and temperature
+        are those of the plan; if the plan asks for a calibrated temperature, it is that of the fit.
         """
         weights = class_weights(plan.class_weight, self.classes, self.counts)
         matrix = self.columns.transform(table)
@@ -94,6 +94,7 @@ class Fitted:
     def _scores_of(
         self, members: FittedEnsemble, temperature: float, matrix: Float32Array, plan: Plan
     ) -> FloatArray:
+        """The pooled logits `[rows, classes]` of some members for the encoded rows."""
         plan = plan.with_preset_of(members.model, self.num_rows, matrix.shape[1])
         pool = partial(
             pooled,
@@ -107,7 +108,7 @@ class Fitted:
         return np.asarray(softmax(self.scores(table, plan), axis=1))
 
     def solved(self) -> "Fitted":
-        """The same with all states solved, as predictions read them."""
+        """The same with all states solved, ready to predict."""
         return replace(self, members=replace(self.members, states=self.members.solved_states))
 
     def on(self, device: torch.device) -> "Fitted":
@@ -119,10 +120,10 @@ class Fitted:
 
 
 def _with_unseen(logs: FloatArray, counts: IntArray) -> FloatArray:
-    """The scores, with a probability for each class that was announced and has no rows yet.
+    """The scores, with a probability for each announced class that has no rows yet.
 
-    It is that of Krichevsky and Trofimov (1981): half a row that was not seen, of all rows and
-    half of one for each class. The models say next to nothing, or zero.
+    It is the estimate of Krichevsky and Trofimov (1981), which adds half a row to every class. The
+    models themselves give such a class a probability of about zero.
     """
     is_unseen = counts == 0
     if not is_unseen.any():

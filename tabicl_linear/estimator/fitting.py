@@ -1,10 +1,10 @@
 """Fits classifiers: learns columns from rows, and lets the members of an ensemble read them.
 
-There is one recipe, `_fit_members`, for all sources of rows. They differ in how rows become
-numbers: those of a table in memory teach the rates of classes as well; of a table in pieces the
-first ones teach the columns, and the numbers of all are kept in a temporary file, or, where rows
-can be added to what has been fitted, each piece is read and let go. Callers set torch up
-(`plan.computing`).
+There is one recipe, `_fit_members`, for all sources of rows. The sources differ in how their rows
+become numbers. In a table in memory, columns also learn class rates from the labels. In a table in
+pieces, the first pieces teach the columns. Each piece is then read and let go where rows can be
+added to what has been fitted; otherwise a temporary file holds the numbers of all rows. Callers set
+torch up (`plan.computing`).
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ IN_FIRST_ROWS = (
     f"of an iterator the first {FIRST_ROWS:,} rows name the classes; let a row of each be among "
     "them, or give the pieces to `partial_fit(X, y, classes=...)`"
 )
-"""What to do about a class that comes late in an iterator."""
+"""The remedy that an error names if a class first occurs late in an iterator."""
 
 
 def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
@@ -76,10 +76,10 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
 def fit_pieces(
     pieces: Pieces, plan: Plan, learners: Learners, classes: npt.NDArray[Any] | None = None
 ) -> Fitted:
-    """Fit on rows that come in pieces, of which a few are in memory at a time.
+    """Fit on rows that come in pieces, with only a few pieces in memory at a time.
 
-    `classes` are all class labels, sorted, where they are known beforehand. Raises as `fit` and
-    `start` do, and `DataError` if there is no piece.
+    `classes` are all class labels, sorted, if they are known beforehand. Raises what `fit` and
+    `start` raise, and `DataError` if there is no piece.
     """
     first = first_rows(pieces)
     if learners.is_causal:
@@ -94,7 +94,7 @@ def fit_pieces(
     if learners.grow_trees:
         fitted = start(first, plan, learners, classes)
         for rows in others:
-            # Many rows at a time: each call adds to sums of all pairs of leaves.
+            # Many rows at a time: each call updates the sums of all pairs of leaves.
             more = first_rows(chain([rows], others))
             fitted = extended(fitted, more, plan, remedy=IN_FIRST_ROWS)
         members = fitted.members
@@ -110,12 +110,12 @@ def fit_pieces(
 def start(
     rows: Rows, plan: Plan, learners: Learners, classes: npt.NDArray[Any] | None = None
 ) -> Fitted:
-    """Fit on the first rows, which teach the columns, and to which others will be added.
+    """Fit on the first rows, which teach the columns; other rows will be added.
 
-    `classes` are all class labels that will ever occur, sorted; those of these rows if left out.
+    `classes` are all class labels that will ever occur, sorted; None takes those of these rows.
 
     Raises:
-        DataError, ConfigError: As `fit`, or something is to be decided on all rows at once.
+        DataError, ConfigError: As `fit`, or the plan asks for a decision that needs all rows.
     """
     plan.check_pieces(in_order=True)
     remedy = ""
@@ -127,7 +127,7 @@ def start(
     if learners.grow_trees:
         return _fit_held_rows(rows, classes, plan, learner)
     preprocessor = plan.new_preprocessor()
-    # Without labels, so that there are no rates of classes: the first rows alone say them poorly.
+    # Without labels, so that columns learn no class rates: the first rows alone show them poorly.
     matrix = preprocessor.fit_transform(rows.table)
     encoded = Encoded(matrix, class_codes(rows.labels, classes), preprocessor, classes)
     return _fit_members(encoded, plan, learner, in_order=True)
@@ -136,16 +136,16 @@ def start(
 def extended(
     fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = False, remedy: str = ANNOUNCE
 ) -> Fitted:
-    """The value after more rows, read in their order.
+    """The fitted value after reading more rows, in their order.
 
     `fitted` does not change, except that its model is moved to the device of the plan. With
-    `prequential` the rows are predicted before they are read, and the scores kept. The `remedy` is
-    of a label that is not one of the classes.
+    `prequential` the rows are predicted before they are read, and their score is added. `remedy` is
+    what the error about a label that is not one of the classes tells users to do.
 
     Raises:
         UnsupportedReadout: The model cannot be extended.
         DataError: A label is not one of the classes, or a column cannot be encoded.
-        ConfigError: States are refined, or are to be.
+        ConfigError: The states were refined, or the plan asks to refine them.
     """
     if plan.refine or fitted.refinement is not None:
         raise ConfigError(REFINED_AT_ONCE)
@@ -155,9 +155,9 @@ def extended(
         score = _score(fitted.probabilities(rows.table, plan), codes, fitted.num_rows)
         scores = pd.concat([scores, score], ignore_index=True)
     if fitted.held is not None:
-        fitted.columns.transform(rows.table)  # refuses what it cannot encode, before that is held
+        fitted.columns.transform(rows.table)  # raises for rows that cannot be encoded
         all_rows = joined_rows(fitted.held, rows)
-        # The first fit warns of the columns, and so does the last one, by which they stay.
+        # Only the first fit warns of the columns, and the last one, which decides them for good.
         is_last = len(all_rows.labels) >= rows_that_grow()
         with nullcontext() if is_last else silenced():
             refitted = _fit_held_rows(all_rows, fitted.classes, plan, fitted.members.model)
@@ -174,9 +174,9 @@ def _fit_held_rows(
 ) -> Fitted:
     """Fit on all rows so far, and hold them while there are fewer than `rows_that_grow`.
 
-    Members read rows that are held each in its own order, since all are read anew with those to
-    come. Once there are enough, the first ones teach the columns and grow the trees for good, and
-    those beyond them are added.
+    While rows are held, each member reads them in an order of its own, since all will be read again
+    with the rows to come. Once there are enough, the first ones teach the columns and grow the
+    trees for good, and the rows beyond them are added.
     """
     num_growing = rows_that_grow()
     first = rows.part(slice(num_growing))
@@ -190,7 +190,7 @@ def _fit_held_rows(
     encoded = Encoded(matrix, codes, preprocessor, classes)
     fitted = _fit_members(encoded, plan, learner, in_order=are_enough)
     if not are_enough:
-        # A caller may fill the same arrays anew for the next piece.
+        # Copied, since a caller may reuse the arrays for the next piece.
         return replace(fitted, held=first.copied())
     others = rows.part(slice(num_growing, None))
     return extended(fitted, others, plan) if len(others.labels) else fitted
@@ -209,15 +209,15 @@ def _check_classes(classes: npt.NDArray[Any], remedy: str = "") -> None:
 def _rows_in_file(
     first: Rows, others: Pieces, plan: Plan, classes: npt.NDArray[Any] | None, folder: Path
 ) -> Encoded:
-    """Rows in pieces as numbers in a temporary file."""
-    # Without labels, so that there are no rates of classes: they would hold the labels of the first
-    # rows, which are among those that are read.
+    """Encode rows that come in pieces, and hold their numbers in a temporary file."""
+    # Without labels, so that columns learn no class rates: these would contain the labels of the
+    # first rows, which the members read as well.
     preprocessor = plan.new_preprocessor().fit(first.table)
     labels: list[npt.NDArray[Any]] = []
 
     def parts() -> Iterator[Float32Array]:
         for rows in chain([first], others):
-            # The codes of a long table are smaller than its labels.
+            # Codes take less memory than the labels of a long table.
             labels.append(rows.labels if classes is None else class_codes(rows.labels, classes))
             yield preprocessor.transform(rows.table)
 
@@ -238,12 +238,12 @@ def _fit_members(
     in_order: bool = False,
     spill: Path | None = None,
 ) -> Fitted:
-    """The recipe: contexts, temperature, members, and what becomes of their states.
+    """The recipe: choose blocks and a temperature, fit members, refine or halve their states.
 
-    With `in_order` rows will be added to the states; see `fit_ensemble` for this and for `spill`.
+    With `in_order`, rows will be added to the states; see `fit_ensemble` for this and for `spill`.
     """
     counts = np.bincount(rows.codes, minlength=rows.num_classes)
-    class_weights(plan.class_weight, rows.classes, counts)  # refuses others, before the work
+    class_weights(plan.class_weight, rows.classes, counts)  # raises for bad ones before the work
     learner = learner.to(plan.device)
     if in_order and not learner.is_causal:
         raise DataError(
@@ -260,7 +260,7 @@ def _fit_members(
     passes = None
     if plan.refine:
         members, passes = refined(members, rows, plan)
-    # States that no row will be added to are only read from here on.
+    # From here on, states to which no rows can be added are only read: float16 will do.
     members = members if learner.is_causal else members.halved()
     return Fitted(
         rows.preprocessor, members, rows.classes, counts, temperature, long_context, passes
@@ -268,8 +268,8 @@ def _fit_members(
 
 
 def _score(probabilities: FloatArray, codes: IntArray, rows_seen: int) -> pd.DataFrame:
-    """A row of `Fitted.prequential`."""
-    # A probability of 0 costs as much as the smallest step from 1, as in scikit-learn.
+    """A row of `Fitted.prequential`, from probabilities `[rows, classes]` and class indices."""
+    # Probabilities are at least the epsilon of float64, as in scikit-learn's log-loss.
     of_labels = probabilities[np.arange(len(codes)), codes].clip(np.finfo(np.float64).eps)
     return pd.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""What rows held out of a first fit decide: the temperature, and one context or blocks."""
+"""Decides on rows held out of a first fit: the temperature, and one context or blocks."""
 
 import math
 
@@ -19,15 +19,15 @@ from tabicl_linear.estimator.refinement import refined
 
 COMPARED_FRACTION = 0.1
 MAX_COMPARED = 1000
-"""Rows that one context and several are compared on: a tenth of the table, at most 1,000."""
+"""Rows that one context and blocks are compared on: a tenth of the table, at most 1,000."""
 
 
 def long_context(learner: ContextLearner, rows: Encoded, plan: Plan) -> LongContext:
-    """In how many contexts the learner is to read the rows.
+    """Decide whether the learner reads the rows as one context or in blocks, as the plan says.
 
     Raises:
-        ConfigError: The file of the model does not say how many rows it was pretrained on, or
-            evidence is asked for and the rows come in pieces.
+        ConfigError: The model's file does not say how many rows it was pretrained on, or the plan
+            asks for a comparison ("auto") and the rows come in pieces.
         DataError: There would be too many blocks.
     """
     codes = rows.codes
@@ -61,7 +61,7 @@ def long_context(learner: ContextLearner, rows: Encoded, plan: Plan) -> LongCont
 
 
 def temperature(learner: ContextLearner, rows: Encoded, plan: Plan) -> float:
-    """The temperature, calibrated where the plan says so and rows can be spared."""
+    """The temperature: calibrated if the plan says so and rows can be held out, else fixed."""
     fixed = plan.fixed_temperature
     if not plan.is_calibrated or rows.table is None:
         return fixed
@@ -77,9 +77,9 @@ def temperature(learner: ContextLearner, rows: Encoded, plan: Plan) -> float:
 def _logits(
     learner: ContextLearner, rows: Encoded, plan: Plan, held_out: BoolArray
 ) -> FloatArray | None:
-    """Logits `[members, rows, classes]` of the rows held out after a fit on the others.
+    """Logits `[members, rows, classes]` of the held-out rows, after a fit on the others.
 
-    None if the others do not make a table, or not one that these rows fit into.
+    None if the others cannot be fitted alone, or the held-out rows cannot be encoded as they are.
     """
     assert rows.table is not None, "rows in pieces cannot be read twice"
     with silenced():
@@ -87,12 +87,12 @@ def _logits(
             preprocessor = plan.new_preprocessor(pairs=rows.preprocessor.pairs)
             codes = rows.codes[~held_out]
             matrix = preprocessor.fit_transform(rows.table[~held_out], codes)
-            # The last row of a class is never held out: there are as many.
+            # At least one row of every class is not held out, so the classes are the same.
             others = Encoded(matrix, codes, preprocessor, rows.classes)
             members = fit_ensemble(learner, others, plan)
             if plan.refine:
                 members, _ = refined(members, others, plan)
             queries = preprocessor.transform(rows.table[held_out])
-        except DataError:  # where columns vary in the rows held out alone
+        except DataError:  # for example, columns vary in the held-out rows only
             return None
     return members.scores(queries, lambda member_logits: member_logits, plan)

@@ -1,4 +1,4 @@
-"""What users are told: about their table, and how far the work is."""
+"""Messages to users: warnings and errors about their table, and progress bars."""
 
 import inspect
 import reprlib
@@ -13,19 +13,22 @@ from tqdm import tqdm
 from tabicl_linear.errors import DataError
 
 MOST_SHOWN = 10
-"""Most columns that a message names."""
+"""Maximum number of columns that a message names."""
 MOST_LETTERS = 60
-"""Most letters of a cell, or of a name, in a message."""
+"""Maximum number of letters of a cell or a name in a message."""
 
 _PACKAGE = __name__.partition(".")[0]
 _IS_SILENT = ContextVar("_IS_SILENT", default=False)
 
 
 def warn_user(text: str) -> None:
-    """Warn at the line that called this package, however deep inside it the reason was found."""
+    """Issue a `UserWarning` that points at the line that called this package.
+
+    Inside `silenced` nothing is issued.
+    """
     if _IS_SILENT.get():
         return
-    # skip_file_prefixes of warnings.warn would do this, from Python 3.12 on.
+    # From Python 3.12 on, `skip_file_prefixes` of warnings.warn would do this.
     frame, level = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame, level = frame.f_back, level + 1
@@ -34,9 +37,9 @@ def warn_user(text: str) -> None:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Leave out warnings, for a second fit of rows about which a first one has warned.
+    """Suppress `warn_user`, for a second fit of rows that a first fit has already warned about.
 
-    Python's filters of warnings would not do: all threads share them.
+    Python's own warning filters would not do, as all threads share them.
     """
     token = _IS_SILENT.set(True)
     try:
@@ -46,9 +49,9 @@ def silenced() -> Iterator[None]:
 
 
 def brief(value: object) -> str:
-    """A cell or a name as Python writes it, without the middle of a long one.
+    """The `repr` of a cell or a name; the middle of a long one is cut out.
 
-    Where a quote was left open, one may be all of a file.
+    One cell may hold all of a file, if a quote in it was never closed.
     """
     shortened = reprlib.Repr()
     shortened.maxstring = shortened.maxother = MOST_LETTERS
@@ -56,7 +59,7 @@ def brief(value: object) -> str:
 
 
 def shown(names: Sequence[Any]) -> str:
-    """The first names, without quotes where they can be read so; see `listed`."""
+    """The first names, quoted only where they could not be read otherwise; see `listed`."""
 
     def is_plain(text: str) -> bool:
         return text == text.strip() and text.isprintable() and len(text) <= MOST_LETTERS
@@ -65,7 +68,7 @@ def shown(names: Sequence[Any]) -> str:
 
 
 def listed(texts: Iterable[str]) -> str:
-    """The first texts, and how many more there are."""
+    """The first `MOST_SHOWN` texts, and how many more there are."""
     texts = list(texts)
     first = ", ".join(texts[:MOST_SHOWN])
     return first if len(texts) <= MOST_SHOWN else f"{first} and {len(texts) - MOST_SHOWN} more"
@@ -79,9 +82,16 @@ def check_columns(
     these: str = "The columns",
     hint: str = "",
 ) -> None:
-    """Raise `DataError`, which lists how, if columns are not those expected, in any order.
+    """Raise `DataError`, listing the differences, unless the columns are those expected.
 
-    Messages say `whose` the expected ones are and which are `these`, and what else can be done.
+    Their order does not matter.
+
+    Args:
+        columns: Names of the columns to check.
+        expected: Names that they should have.
+        whose: What has the expected columns, for the message.
+        these: What has the columns to check; the message begins with it.
+        hint: What else the user can do; the message ends with it.
     """
     missing = [brief(name) for name in expected if name not in set(columns)]
     extra = [brief(name) for name in columns if name not in set(expected)]
@@ -97,7 +107,7 @@ def check_columns(
 
 
 class _Bar(tqdm):
-    monitor_interval = 0  # or even a bar that is not shown starts a thread that stays
+    monitor_interval = 0  # otherwise even a hidden bar starts a thread that never ends
 
 
 def progress_bar(what: str, total: int | None, progress: bool) -> tqdm:

@@ -1,8 +1,8 @@
 """Tables in partitions, scored by the workers of a Dask cluster.
 
-The fitted classifier is a constant of the task graph: one worker unpacks it and the others get it
-from there, once each. Unlike data that is scattered to workers, it is made again if the workers
-that hold it are lost.
+The fitted classifier is a constant of the task graph: one worker unpacks it, and each other worker
+gets it from there once. Unlike data that is scattered to workers, it is rebuilt if the workers that
+hold it are lost.
 """
 
 import copy
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def dask_predict_proba(classifier: EnsembleClassifier, ddf: "DataFrame") -> "DataFrame":
-    """Class probabilities of a partitioned table, where and when Dask computes them.
+    """Class probabilities of a partitioned table, computed by Dask when they are needed.
 
     Every partition is scored as `predict_proba` scores it. Workers need this package installed,
-    and each holds the classifier once; one that was fitted with `device=None` uses CUDA on workers
-    that have it.
+    and each holds the classifier once. A classifier that was fitted with `device=None` uses CUDA on
+    workers that have it.
 
     Args:
-        classifier: Fitted.
+        classifier: A fitted classifier.
         ddf: Rows with the columns of the training table, in any order.
 
     Returns:
@@ -39,8 +39,8 @@ def dask_predict_proba(classifier: EnsembleClassifier, ddf: "DataFrame") -> "Dat
     Raises:
         ConfigError: Dask is not installed.
         NotFittedError: The classifier has not been fitted.
-        DataError: The columns are not those of the training table. Values that cannot be used are
-            found when the result is computed.
+        DataError: The columns are not those of the training table. Values that cannot be used only
+            raise when the result is computed.
     """
     try:
         import dask.dataframe  # noqa: F401
@@ -64,7 +64,7 @@ def dask_predict_proba(classifier: EnsembleClassifier, ddf: "DataFrame") -> "Dat
 
 
 def broadcast(classifier: EnsembleClassifier) -> "Delayed":
-    """A fitted classifier as a value that tasks can take; see the head of this file."""
+    """A fitted classifier, without progress bars, as a value of the task graph."""
     from dask import delayed
 
     quiet = copy.copy(classifier)
@@ -81,5 +81,5 @@ def probabilities(rows: pd.DataFrame, classifier: EnsembleClassifier) -> pd.Data
 
 
 def names_of(classifier: EnsembleClassifier) -> list[str]:
-    """Names of the columns of probabilities."""
+    """Names of the columns that hold the probabilities."""
     return [f"proba_{label}" for label in classifier.classes_]

@@ -41,10 +41,10 @@ class Plan:
     """Checked arguments of a classifier; see `TabICLLinearClassifier` for what they mean.
 
     Attributes:
-        preset: Takes the place of `n_estimators` and `softmax_temperature` where they are None.
+        preset: Values of `n_estimators` and `softmax_temperature` where they are None.
         new_preprocessor: Makes a `TablePreprocessor`, given whether it encodes `pairs` of columns.
-        seed: `random_state` as it was given; in the plan of one fit (`drawn`) a number, by which
-            views, rows held out and minibatches are drawn.
+        seed: `random_state` as it was given. In the plan of one fit (`drawn`) it is an integer, and
+            seeds the draws of views, held-out rows and minibatches.
     """
 
     n_estimators: int | None
@@ -73,21 +73,21 @@ class Plan:
 
     @property
     def fixed_temperature(self) -> float:
-        """The temperature where it is not calibrated; a calibration starts from it."""
+        """The temperature if it is not calibrated; a calibrated one has a prior around it."""
         temperature = self.softmax_temperature
         return temperature if isinstance(temperature, float) else self.preset.softmax_temperature
 
     def with_preset_of(self, learner: ContextLearner, num_rows: int, num_columns: int) -> "Plan":
-        """The plan with the preset of a learner that has its own for a matrix of this size."""
+        """The plan, with the learner's own preset if it has one for a matrix of this size."""
         if not isinstance(learner, OwnPreset):
             return self
         return replace(self, preset=learner.preset(num_rows, num_columns))
 
     def drawn(self) -> "Plan":
-        """The plan of one fit: its seed is a number, the next one if a generator was given.
+        """The plan of one fit, with an integer as seed; a generator in `seed` advances.
 
         Raises:
-            ConfigError: There can be no such seed.
+            ConfigError: `seed` is neither an integer in range, nor a generator, nor None.
         """
         try:
             generator = check_random_state(self.seed)
@@ -105,25 +105,28 @@ class Plan:
         matrix: Float32Array,
         most: int = sys.maxsize,
     ) -> Result:
-        """What `compute` returns, given how many rows the network may read at a time.
+        """Call `compute` with the number of rows that the network may read at a time.
 
         Args:
-            compute: Takes this number, which counts a row once for each member that reads it. If
-                memory runs out, it is called once more with fewer (`retried_smaller`).
-            doing: What it does, for the message.
+            compute: Takes this number, in which a row counts once for each member that reads it. If
+                memory runs out, it is called once more with fewer rows (`retried_smaller`).
+            doing: What `compute` does, for the error message.
             matrix: All rows `[rows, columns]`.
-            most: The largest number to call it with.
+            most: Upper bound of the number.
+
+        Returns:
+            What `compute` returns.
         """
         rows = rows_that_fit(self.device) if self.rows_per_batch is None else self.rows_per_batch
-        # States that are refined are fitted one member at a time: each stops early on its own.
+        # To be refined, members are fitted one at a time: each stops early on its own.
         all_rows = len(matrix) * (1 if self.refine else self.num_members)
         what = f"{doing} {len(matrix)} rows x {matrix.shape[1]} columns"
         return retried_smaller(compute, min(rows, all_rows, most), what=what, device=self.device)
 
     def check_pieces(self, *, in_order: bool) -> None:
-        """Raise `ConfigError` if something is to be decided on all rows, which come in pieces.
+        """Raise `ConfigError` if a decision needs all rows at once, for rows that come in pieces.
 
-        With `in_order` each piece is read and let go; else all are kept in a file.
+        With `in_order`, each piece is read and let go; otherwise a file holds all encoded rows.
         """
         if self.refine:
             raise ConfigError(REFINED_AT_ONCE)
@@ -140,7 +143,9 @@ class Plan:
 
 
 def checked_plan(arguments: Mapping[str, Any]) -> Plan:
-    """The plan that arguments of a classifier's constructor make; the others are left to it.
+    """The plan that the constructor arguments of a classifier make.
+
+    Arguments that choose the learners, such as `model`, are left for the classifier to check.
 
     Raises:
         ConfigError: An argument is out of range; the message says what to give.
@@ -148,7 +153,7 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
     trees = arguments["trees"]
     if not (isinstance(trees, bool | np.bool_) or (isinstance(trees, str) and trees == "auto")):
         raise ConfigError(f"trees={trees!r}: give 'auto', True or False.")
-    # Only classifiers of a model take these two.
+    # Only classifiers with a pretrained model have these two arguments.
     refine = "refine" in arguments and _flag(arguments, "refine")
     long_context = _one_of(MODES, "long_context", arguments.get("long_context", "full"))
     if refine and long_context != "full":
@@ -174,7 +179,7 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
 
 
 def checked_count(arguments: Mapping[str, Any], name: str) -> int | None:
-    """An argument that is a positive integer, or None; raises `ConfigError` for another."""
+    """The argument `name`: a positive integer or None; raises `ConfigError` for anything else."""
     value = arguments[name]
     if value is None:
         return None
@@ -223,10 +228,10 @@ def _is_integer(value: Any) -> bool:
 
 
 def resolved_device(given: str | torch.device | None) -> torch.device:
-    """The device that an argument names; by default CUDA where it is available.
+    """The device that an argument names; None takes CUDA where it is available.
 
     Raises:
-        ConfigError: It is no device, or not one of this machine.
+        ConfigError: It is not a device, not supported, or not on this machine.
     """
     if given is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -253,12 +258,12 @@ def resolved_device(given: str | torch.device | None) -> torch.device:
 def computing(n_jobs: int | None) -> Iterator[None]:
     """Set torch up for the work of a classifier, and restore the caller's settings afterwards.
 
-    It has `n_jobs` CPU threads. None leaves their number, up to the cores that this process may
-    use. Torch does not know of the share that a container has of them, and threads that wait for
-    each other for a core take many times as long.
+    Torch takes `n_jobs` CPU threads (-1: all cores, -2: all but one, and so on). None leaves the
+    number as it is, up to the cores that this process may use: torch does not know that a container
+    has only some of them, and threads that wait for a core take many times as long.
 
-    Tensors that name no device are on the CPU, whatever `torch.set_default_device` says: C++ and
-    NumPy read some of them.
+    Tensors that are made without a device are on the CPU, whatever `torch.set_default_device` says,
+    since C++ and NumPy read some of them.
     """
     before, cores = torch.get_num_threads(), joblib.cpu_count()
     if n_jobs is None:

@@ -20,7 +20,7 @@ from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, checked_co
 from tabicl_linear.ridge_inputs import RidgeOptions
 
 COLUMNS = 40
-"""Columns that a member sees without trees that are chosen on the table."""
+"""Maximum number of columns of a member, if no trees are chosen on the table."""
 
 
 @final
@@ -29,20 +29,22 @@ class RandomFeatureRidge(EnsembleClassifier):
     """Classifies the rows of a table by ridge regressions on random features, in closed form.
 
     There is no pretraining and no iterative optimisation. Models with ridge inputs
-    (docs/architecture.md) start from these predictions. So with the preprocessing and the ensemble
-    of `TabICLLinearClassifier` this is the baseline that they must beat. It takes any number of
-    classes.
+    (docs/architecture.md) start from these predictions, so this classifier, with the preprocessing
+    and the ensemble of `TabICLLinearClassifier`, is the baseline that they must beat. It takes any
+    number of classes.
 
     Args:
-        options: Features and penalties; None for those of `RidgeOptions` with logits by a logistic
-            regression on the predicted shares (`calibration="logistic"`). More than 50 classes
-            share one factor instead, unless trees are chosen on the table.
-        trees: Whether trees are chosen on the table beside the random features: grown by boosting
-            on one half of the rows and solved on the other, several times. False for the random
-            features alone. "auto": unless `options` say which features there are.
+        options: Features and penalties. None takes those of `RidgeOptions`, and makes logits from
+            the predicted shares by a logistic regression (`calibration="logistic"`). With more than
+            50 classes, one factor for all shares replaces the regression, unless trees are chosen
+            on the table.
+        trees: Whether trees are chosen on the table, beside the random features. They are grown by
+            boosting on one half of the rows, and the weights of their leaves are solved on the
+            other half, several times. False takes the random features alone. "auto" chooses trees
+            unless `options` are given.
         max_columns: Maximum number of columns that a member of the ensemble sees. In wider tables
-            each member uses its own random choice of columns. None takes 100 with trees that are
-            chosen on the table, else 40.
+            each member draws its own columns at random. None takes 100 if trees are chosen on the
+            table, else 40.
         softmax_temperature: Divides the logits, whose scale has already been fitted. "auto"
             calibrates it.
         random_state: Seed of the ensemble; that of the features is `options.seed`.

@@ -1,9 +1,9 @@
-"""Fitted states that are optimised on their own context: `refine=True`.
+"""Optimises fitted states on their own context: `refine=True`.
 
-The hidden-state oracle (section 4.1, `analysis/state_optimisation.py`) as an option of the
-classifier. The model is frozen. A tenth of the rows is held out of a starting state, whose matrices
-are then optimised to predict the other rows, read as queries, for as long as that helps on the
-tenth.
+This makes the hidden-state oracle (section 4.1, `analysis/state_optimisation.py`) an option of the
+classifier. The model is frozen. A starting state reads nine tenths of the rows. Its matrices are
+then optimised to predict the same rows, read as queries, for as long as the loss on the held-out
+tenth falls.
 """
 
 from dataclasses import replace
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 HELD_OUT_FRACTION = 0.1
 """Share of the rows that a starting state has not read; at most `choices.MAX_HELD_OUT` rows."""
 LEARNING_RATE = 0.01
-"""How far a step moves a matrix, in units of its size: the best are a dozen steps away."""
+"""How far a step moves a matrix, relative to its size: the best ones are a dozen steps away."""
 BATCH_ROWS = 512
 PASS_ROWS = 2048
-"""Rows of a pass, so that a pass takes no more time in a longer table."""
+"""Maximum number of rows of a pass, so that a pass takes no longer in a longer table."""
 MAX_PASSES = 20
 PATIENCE = 3
 
@@ -50,23 +50,23 @@ def check_refinable(model: InContextModel) -> None:
 def refined(
     ensemble: FittedEnsemble, rows: Encoded, plan: Plan
 ) -> tuple[FittedEnsemble, pd.DataFrame]:
-    """Members whose states predict rows held out from them better than the states they start from.
+    """The members, with refined states where these predict held-out rows better.
 
-    Members were fitted one at a time on `rows`. Each holds out other rows (never the last of a
-    class). Where no pass lowers the loss on them, the member keeps its state of all rows, as if not
-    refined; so do all where no row can be spared. Column statistics and ridge solutions are those
-    of all rows in either case.
+    Members were fitted one at a time on `rows`. Each holds out rows of its own draw (never the last
+    one of a class). Where no pass lowers the loss on them, or no row can be held out, the member
+    keeps its state of all rows, as if not refined. Column statistics and ridge solutions are always
+    those of all rows.
 
     Returns:
         The members, and a table with a row for each pass:
 
-        - member, digit, passes: which; members and digits (of the code of many classes, see
-          docs/columns.md) count from 1, pass 0 is the start.
-        - training_loss: mean cross-entropy of the rows optimised on, while the pass went on; NaN at
-          the start.
-        - held_out_loss: that of the held-out rows after it.
+        - member, digit, passes: which pass it is. Members and digits (of the code of many classes,
+          see docs/columns.md) count from 1; pass 0 is the start.
+        - training_loss: mean cross-entropy during the pass, on the rows optimised on; NaN at the
+          start.
+        - held_out_loss: mean cross-entropy of the held-out rows after the pass.
         - relative_update: |S - S_start| / |S_start|, mean over layers.
-        - best: whether its state is the one kept, with the least loss on the held-out rows.
+        - best: whether the state after this pass has the least loss on the held-out rows.
         - used: whether the member uses a refined state for this digit.
     """
     members = list(zip(ensemble.views, ensemble.states, strict=True))
@@ -98,9 +98,10 @@ def _refined(
 ) -> "tuple[InContextState, list[Epoch]]":
     """The state that a member uses for a problem, and the passes that led to it.
 
-    `held_out` are positions of rows, and `gradient_rows` those whose gradients are held at a time.
+    `held_out` are positions of rows in `x`, and `gradient_rows` is the number of rows whose
+    gradients are held at a time.
     """
-    # Only those who refine load what looks into models.
+    # Imported here, since only `refine` needs it.
     from tabicl_linear.analysis.state_optimisation import OracleOptions, optimise_states
 
     learner, state, y = problem
@@ -119,7 +120,7 @@ def _refined(
     optimum = optimise_states(
         learner, state, x, y, options, held_out=held_out, on_epoch=epochs.append
     )
-    # The start has read fewer rows than the state that the member has already.
+    # The start has read fewer rows than the member's own state, which stays unless a pass helped.
     is_better = any(bool(epoch.improved) for epoch in epochs[1:])
     return optimum if is_better else state, epochs
 

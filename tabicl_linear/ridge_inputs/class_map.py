@@ -1,10 +1,11 @@
 """Logits from predicted class shares: a linear function of all shares, fitted to each context.
 
 Least squares on class indicators masks classes that lie between others, and the share of a rare
-class seldom reaches that of a common one. Rows that are left out of a context show both, and a
-logistic regression of their labels on their predicted shares mends them (stacked generalisation,
-Wolpert 1992). The rows themselves get logits from a regression on the others, by a single step of
-Newton's method from that on all (approximate leave-one-out, Rad and Maleki 2020).
+class seldom reaches that of a common one. Left-out rows of a context show both faults, and a
+logistic regression of their labels on their predicted shares corrects them (stacked generalisation,
+Wolpert 1992). The logits of these rows themselves come from a regression on the other rows: a
+single step of Newton's method from the regression on all (approximate leave-one-out, Rad and Maleki
+2020).
 """
 
 from typing import NamedTuple
@@ -18,13 +19,16 @@ from tabicl_linear.ridge_inputs.devices import most_at_once
 from tabicl_linear.types import Bool, Float, Tensor
 
 SHARE_PENALTY = 0.2
-"""Of the squared distance of a factor from where it starts, which is of the order of ten."""
+"""Penalty on the squared distance of a factor from its start, which is of the order of ten."""
 BIAS_PENALTY = 2.0
-"""Of a squared constant, in units of logits."""
+"""Penalty on a squared constant, in units of logits."""
 
 
 def scaled(confidence: Float[Tensor, "b 1"], num_classes: int) -> Float[Tensor, "b y z"]:
-    """The map that multiplies every share by the same factor. z: classes, and one for constants."""
+    """The map that multiplies every share by the same factor.
+
+    Dimension z has a factor for each class, and then a constant.
+    """
     return confidence.unsqueeze(-1) * torch.eye(
         num_classes, num_classes + 1, dtype=confidence.dtype, device=confidence.device
     )
@@ -33,18 +37,19 @@ def scaled(confidence: Float[Tensor, "b 1"], num_classes: int) -> Float[Tensor, 
 def mapped(
     shares: Float[Tensor, "b n y"], class_map: Float[Tensor, "b y z"]
 ) -> Float[Tensor, "b n y"]:
-    """Logits of rows with such shares."""
+    """Logits that the map makes of the shares of rows."""
     logits: Tensor = shares @ class_map[..., :-1].mT + class_map[:, None, :, -1]
     return logits
 
 
 class FittedMap(NamedTuple):
-    """A map and what is needed to leave out rows that it was fitted to.
+    """A map, and what is needed to leave out rows that it was fitted to.
 
     Attributes:
         class_map: The map.
-        present: Classes that count.
-        inverse_curvature: Of the loss, for the classes up to the last one that any task has.
+        present: Which classes the context has.
+        inverse_curvature: Inverse curvature of the loss, for the classes up to the last one that
+            any task has.
     """
 
     class_map: Float[Tensor, "b y z"]
@@ -59,7 +64,7 @@ class FittedMap(NamedTuple):
         targets: Float[Tensor, "b n y"],
         present: Bool[Tensor, "b y"],
     ) -> "FittedMap":
-        """What `fit_class_map` has found for such shares, labels and classes."""
+        """The value for a map that `fit_class_map` fitted to these shares, labels and classes."""
         problem = _problem(shares, targets, present, class_map)
         return cls(class_map, present, chosen(logistic.inverse_curvature)(problem))
 
@@ -69,7 +74,7 @@ class FittedMap(NamedTuple):
         """Logits of rows that the map was fitted to, each as if it had not been among them.
 
         Args:
-            shares: Their shares.
+            shares: Predicted shares of the rows.
             targets: Their one-hot labels.
         """
         problem = _problem(shares, targets, self.present, self.class_map)
@@ -83,16 +88,16 @@ def fit_class_map(
     present: Bool[Tensor, "b y"],
     start: Float[Tensor, "b y z"],
 ) -> Float[Tensor, "b y z"]:
-    """The map of least penalised log-loss, by Newton's method; never worse than its start.
+    """The map with the least penalised log-loss, by Newton's method; never worse than its start.
 
-    It stays at its start where rows do not `tell_apart` classes: one that is the only row of its
-    class is predicted from rows of others alone, and a map of such would turn classes round.
+    It stays at its start if the rows do not `tell_apart` classes. The only row of a class is
+    predicted from rows of other classes alone, and a map fitted to such rows would swap classes.
 
     Args:
-        shares: Predictions of rows that were left out, float64.
-        targets: Their one-hot labels; zero for rows that do not count, whose shares are zero too.
-        present: Classes that the context has; others keep their start.
-        start: Where the search begins, and what the penalty pulls to.
+        shares: Predictions of left-out rows, float64.
+        targets: Their one-hot labels; zero for rows that do not count, whose shares are zero, too.
+        present: Which classes the context has; others keep their start.
+        start: Where the search begins, and what the penalty pulls towards.
     """
     rows, classes, width = *shares.shape[1:], start.shape[2]
     some = most_at_once(start.device, rows * classes * width)
@@ -107,17 +112,17 @@ def fit_class_map(
 
 
 def tell_apart(targets: Float[Tensor, "b n y"]) -> Bool[Tensor, " b"]:
-    """Whether rows that are left out can say how classes differ: two have at least two rows."""
+    """Whether left-out rows can show how classes differ: two classes have two rows or more."""
     return (targets.sum(1) >= 2).sum(-1) >= 2
 
 
 def _problem(
     shares: Tensor, targets: Tensor, present: Tensor, class_map: Tensor
 ) -> LogisticProblem:
-    """That of the classes up to the last one that any task has."""
+    """The logistic regression for the classes up to the last one that any task has."""
     columns = slice(_num_classes(present))
     targets = targets[..., columns]
-    # One, but for rows that do not count.
+    # The last column is one, or zero for rows that do not count.
     x = torch.cat([shares[..., columns], targets.sum(-1, keepdim=True)], dim=-1)
     start = torch.cat([class_map[:, columns, columns], class_map[:, columns, -1:]], dim=-1)
     penalty = torch.full_like(start[0, 0], SHARE_PENALTY)
@@ -126,7 +131,7 @@ def _problem(
 
 
 def _num_classes(present: Bool[Tensor, "b y"]) -> int:
-    """Classes up to the last one that any task has, or all where it takes a wait to find out."""
+    """Number of classes up to the last one that any task has; all if that needs a wait."""
     if not is_looked_at_freely(present.device):
         return present.shape[1]
     return int(present.any(0).nonzero().max()) + 1

@@ -1,4 +1,4 @@
-"""What depends on the device that ridge inputs are computed on."""
+"""Decisions that depend on the device that computes ridge inputs."""
 
 import torch
 
@@ -8,17 +8,17 @@ H100, B200. Other cards, such as RTX 2080 Ti, A5000 and L40, have one for every 
 
 
 MOST_ON_CPU = 2**21
-"""Numbers of intermediate results that fit into a cache."""
+"""How many numbers of intermediate results fit into a CPU's cache."""
 MOST_ELSEWHERE = 2**26
-"""Those of 512 MB in float64, which keep a device busy."""
+"""How many numbers keep another device busy: 512 MB in float64."""
 
 
 def most_at_once(device: torch.device, numbers: int) -> int:
-    """How many computations, each with so many numbers in between, are done together."""
+    """How many computations to do together, if each has `numbers` intermediate results."""
     most = MOST_ON_CPU if device.type == "cpu" else MOST_ELSEWHERE
     return max(1, most // max(1, numbers))
 
 
 def has_slow_float64(device: torch.device) -> bool:
-    """Whether float64 costs so much more than float32 that refinement from float32 is cheaper."""
+    """Whether float64 takes so much longer than float32 that refinement from float32 is faster."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) not in FAST_FLOAT64

@@ -1,9 +1,9 @@
-"""Rows predicted from rows before them: for models that read causally and can be extended.
+"""Predicts rows from rows before them, for models that read causally and can be extended.
 
-The regressions are solved anew when the context has grown by a factor. Until then every row,
+The regressions are solved again whenever the context has grown by a factor. Until then every row,
 whether written or only read, is predicted by the last solution: a query equals an appended row, and
-pieces of a context equal the whole. Penalty, confidence and class map are those that have predicted
-best so far, each row by solutions that had not seen it; the class map suits the last rows.
+pieces of a context equal the whole. Penalty and confidence are those that have predicted best so
+far, each row by solutions that had not seen it. The class map is fitted to the last rows.
 """
 
 from collections.abc import Sequence
@@ -41,21 +41,21 @@ from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
 from tabicl_linear.types import Float, Tensor
 
 FEWEST = 16
-"""Rows from one solution to the next at least."""
+"""Minimum number of rows from one solution to the next."""
 
 
 class EarlierRows(NamedTuple):
     """All that is known after some rows; constant in size.
 
     Attributes:
-        sums: Over all rows so far.
-        solved: Rows that the last solutions have seen.
-        candidates: Those solutions, for each set.
+        sums: Sums over all rows so far.
+        solved: Number of rows that the last solutions have seen.
+        candidates: The last solutions, for each set.
         errors: Squared error of each set and penalty so far.
         products: Sums of products of the errors of any two sets so far.
         scatter: Squared error of the class shares so far.
         losses: Log-loss at each confidence so far.
-        recent: The last rows, where a class map is fitted to them.
+        recent: The last rows, if a class map is fitted to them; else None.
         solution: The best of the last solutions.
     """
 
@@ -73,7 +73,7 @@ class EarlierRows(NamedTuple):
     def empty(
         cls, features: Float[Tensor, "b n f"], num_classes: int, rules: "Rules"
     ) -> "EarlierRows":
-        """Before the first row, for rows of such features."""
+        """The value before the first row, for rows with features of this shape and device."""
         b, sets, penalties = len(features), rules.sets, len(rules.options.penalties)
         is_logistic = rules.options.calibration == "logistic"
 
@@ -118,15 +118,15 @@ class EarlierRows(NamedTuple):
     def write(
         self, features: Float[Tensor, "b n f"], targets: Float[Tensor, "b n y"], rules: "Rules"
     ) -> tuple[RidgePredictions, "EarlierRows"]:
-        """Predict rows from those before them, and add them.
+        """Predict rows from the rows before them, and add them.
 
         Rows come in stretches, each predicted by the last solution before it. Solutions depend on
-        rows and not on each other, so all are found first. Then they are tried on the rows after
-        them; what each is judged by is known before its own stretch. If anything is solved, the
-        host waits for the device, once.
+        rows and not on each other, so all are solved first. Each is then tried on the stretch after
+        it; its penalty, mixture and calibration are chosen by the rows before that stretch. If
+        anything is solved, the host waits for the device, once.
 
         Args:
-            features: Of the rows.
+            features: Features of the rows.
             targets: Their one-hot labels.
             rules: How the context is solved.
 
@@ -135,7 +135,7 @@ class EarlierRows(NamedTuple):
         """
         stretches = self._stretches(features, targets, rules)
         sums, solutions = self._solve(stretches, rules)
-        count = len(solutions)  # one after each stretch, but perhaps none after the last
+        count = len(solutions)  # one after each stretch, except perhaps the last
         candidates = [self.candidates, *solutions][: len(stretches)]
         trials = self._try(stretches, candidates, rules)
         products = [trial.products for trial in trials[:count]]
@@ -167,7 +167,7 @@ class EarlierRows(NamedTuple):
         return RidgePredictions.joined(predictions), state
 
     def _stretches(self, features: Tensor, targets: Tensor, rules: "Rules") -> list[Stretch]:
-        """Rows from one solution to the next; the last may end before one is due."""
+        """Cut rows into stretches from one solution to the next; the last may end earlier."""
         lengths = rules.stretches(self.solved, self.sums.rows, targets.shape[1])
         before = targets.cumsum(1) - targets + self.sums.labels[:, None]  # [b n y]
         prior = before / before.sum(-1, keepdim=True).clamp(min=1)  # [b n y]
@@ -177,7 +177,7 @@ class EarlierRows(NamedTuple):
     def _solve(
         self, stretches: Sequence[Stretch], rules: "Rules"
     ) -> tuple[RidgeSums, list[SetCandidates]]:
-        """Sums over all rows, and the solutions after each stretch that ends with some."""
+        """Sums over all rows, and the solutions after each stretch that ends with one."""
         sums, solved = self.sums, self.solved
         waiting: list[RidgeSums] = []
         solutions: list[SetCandidates] = []
@@ -200,14 +200,14 @@ class EarlierRows(NamedTuple):
     def _try(
         self, stretches: Sequence[Stretch], candidate_sets: Sequence[SetCandidates], rules: "Rules"
     ) -> list[Trial]:
-        """What the last solution before each stretch predicts for its rows."""
+        """Predict each stretch by the last solution before it, and add up errors."""
         trials: list[Trial] = []
         errors, products = self.errors, self.products
         for rows, candidates in zip(stretches, candidate_sets, strict=True):
             every = rows.shares(candidates, rules.sets)  # [s p b n y]
             if trials:
                 shares = least_wrong(every, errors)  # [b n s y]
-            else:  # its penalties were chosen when it was solved, and rows have come since
+            else:  # chosen when it was solved; `errors` has rows that have come since
                 shares = self.solution.predict(rows.features, rules.sets).shares  # [b n s y]
             errors = errors + rows.squared_errors(every)  # [s p b]
             products = products + rows.error_products(shares)  # [b s s]
@@ -220,7 +220,7 @@ class EarlierRows(NamedTuple):
         trials: Sequence[Trial],
         mixtures: Sequence[Float[Tensor, "b s"]],
     ) -> list[Mix]:
-        """What the sets predict together for each stretch, by the mixture of its solution."""
+        """Mix the sets' predictions of each stretch, by the mixture of its solution."""
         mixes: list[Mix] = []
         losses, scatter, recent = self.losses, self.scatter, self.recent
         labels = self.sums.labels
@@ -232,7 +232,7 @@ class EarlierRows(NamedTuple):
             losses = losses + rows.losses(shares)  # [e b]
             scatter = scatter + rows.squared_errors(rows.prior)  # [b]
             labels = labels + rows.targets.sum(1)  # [b y]
-            # Shares before the first solution, all zero, say nothing about others.
+            # Before the first solution all shares are zero, and show nothing about later ones.
             if recent is not None and (mixes or self.solved):
                 recent = recent.plus(shares, rows.predictable_targets)
             mixes.append(Mix(shares, losses, scatter, labels, recent))
@@ -244,18 +244,18 @@ class Rules(NamedTuple):
 
     Attributes:
         options: Penalties, calibration and growth.
-        sets: What each regression takes of the features.
+        sets: The features that each regression takes.
     """
 
     options: RidgeOptions
     sets: Sequence[FeatureSet]
 
     def next_solution(self, solved: int) -> int:
-        """Rows at which the regressions are solved after they have been at `solved` rows."""
+        """Number of rows at which to solve next, after a solution at `solved` rows."""
         return max(solved + FEWEST, int(solved * self.options.growth))
 
     def stretches(self, solved: int, rows: int, more: int) -> list[int]:
-        """Lengths of the stretches that further rows come in, each up to a solution or the end."""
+        """Lengths of the stretches of the next `more` rows, up to each solution and the end."""
         lengths, end = [], rows + more
         while rows < end:
             solved = self.next_solution(solved)
@@ -264,12 +264,12 @@ class Rules(NamedTuple):
         return lengths
 
     def solve(self, sums: Sequence[RidgeSums]) -> list[SetCandidates]:
-        """Solve from each of some sums; NaN where there is no solution."""
+        """The candidates from each of the sums; NaN where there is no solution."""
         moments, count = Moments.of(sums), len(sums)
         of_sets = []
         for kinds in self.sets:
             linear = solve_weights(moments, kinds, self.options.penalties).linear()
-            # Each on its own, or a state would hold the memory of all.
+            # Each is copied, or a state would keep the memory of all.
             parts = (part.unflatten(1, (count, -1)).unbind(1) for part in linear)
             of_sets.append([Candidates(*map(alone, pair)) for pair in zip(*parts, strict=True)])
         return list(zip(*of_sets, strict=True))

@@ -10,15 +10,15 @@ from tabicl_linear.embedding.constants import constants
 from tabicl_linear.types import Float, Tensor
 
 SMALLEST_VARIANCE = 1e-12
-"""Of all features of a kind together; less is rounding."""
+"""Smallest variance of all features of a kind together; less is rounding."""
 
 
 class Part(NamedTuple):
     """One kind of features in a set.
 
     Attributes:
-        place: Where they stand among all features.
-        deviation: Standard deviation that they are given together.
+        place: Where the features of the kind stand among all features.
+        deviation: Standard deviation that they are scaled to, together.
     """
 
     place: slice
@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many features."""
+        """Number of features."""
         return int(self.place.stop - self.place.start)
 
 
@@ -35,9 +35,9 @@ FeatureSet = Sequence[Part]
 
 
 def of_set(features: Float[Tensor, "b *n f"], feature_set: FeatureSet) -> Float[Tensor, "b *n s"]:
-    """The features of a set among all, without a copy where they stand side by side.
+    """The features of a set among all features; a view if they stand side by side.
 
-    By slices and never by an index, which would have to get to the device first.
+    Slices select them, since an index would have to be copied to the device first.
     """
     places = [part.place for part in feature_set]
     if all(one.stop == other.start for one, other in pairwise(places)):
@@ -46,7 +46,7 @@ def of_set(features: Float[Tensor, "b *n f"], feature_set: FeatureSet) -> Float[
 
 
 def scales(variance: Float[Tensor, "b f"], feature_set: FeatureSet) -> Float[Tensor, "b f"]:
-    """Factors that give each kind of features its standard deviation; zero where none varies."""
+    """Factors that scale each kind of features to its standard deviation; 0 if none varies."""
     parts = variance.clamp(min=0).split([part.size for part in feature_set], dim=-1)
     pairs = zip(parts, feature_set, strict=True)
     factors = [
@@ -56,13 +56,13 @@ def scales(variance: Float[Tensor, "b f"], feature_set: FeatureSet) -> Float[Ten
 
 
 def scale_of_kind(variance: Float[Tensor, "b 1"], part: Part) -> Float[Tensor, "b 1"]:
-    """What gives a kind its standard deviation, from the variances of its features together."""
+    """The factor that scales a kind to its deviation; `variance` is summed over its features."""
     return torch.where(variance > SMALLEST_VARIANCE, part.deviation * variance.rsqrt(), 0.0)
 
 
 def ridge_terms(
     penalties: Sequence[float], feature_set: FeatureSet, like: Tensor
 ) -> Float[Tensor, "p 1"]:
-    """c of every penalty: times the variance that the set gives a row's features."""
+    """The term c of every penalty: the penalty times the set's variance of a row's features."""
     variance = sum(part.deviation**2 for part in feature_set)
     return constants(tuple(penalties), like).unsqueeze(-1) * variance

@@ -1,4 +1,4 @@
-"""Features of a row that are fixed before any table is seen, but for the thresholds of trees."""
+"""Features of a row that are fixed before any table is seen, except the thresholds of trees."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -13,38 +13,38 @@ from tabicl_linear.ridge_inputs.options import KINDS, Kind, RidgeOptions
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 CLIP = 8.0
-"""Standardised values beyond this count as this."""
+"""Standardised values are clipped to +- this."""
 WAVES = (1.5, 3.0)
 """Frequencies of the features of single values, in radians per standard deviation."""
 TANH_SCALE = 1.5
 COSINE_PHASE = 10.0
 DRAW_BITS = 24
-"""Digits of the draws of trees, which are whole numbers: no change of dtype may round them."""
+"""Bits of the draws of trees, which are integers, so that no change of dtype rounds them."""
 
 BELOW = 0.382
-"""Part of the gap between a value and the next smaller one by which a threshold lies below the
-value. Not the middle: that of two whole numbers, or of two decimals, is often another one."""
+"""How far a threshold lies below a value, as part of the gap to the next smaller value. Not half:
+the middle of two whole numbers or decimals is often a value itself."""
 SAME = 1e-6
 """Standardised values that differ by less, relatively or absolutely, differ by rounding."""
 
 
 class RidgeFeatures(nn.Module):
-    """f(z) of standardised rows z of m columns, clipped at +-8 but for trees.
+    """Features f(z) of standardised rows z of m columns, clipped at +-8 except for trees.
 
     - values: for every value z, with s = z / (1 + |z| / 4): z, s^2, sin(w z), cos(w z) - 1 for w in
       1.5 and 3, columns side by side.
     - tanh: tanh(z W / sqrt(m) + b), W ~ 1.5 N(0, 1), b ~ N(0, 1).
     - cosine: cos(z W / sqrt(m) + b), W ~ N(0, 1), b ~ 10 N(0, 1).
-    - trees: leaves, one-hot, of random trees that ask one question at each depth: is the value of a
+    - trees: one-hot leaves of random trees that ask one question at each depth: is the value of a
       random column at least that of a random context row, or above most of the gap between that
-      and the next smaller one; for categories, is it the same.
+      and the next smaller one? For categories: is it the same?
 
-    m counts the columns that vary in the context. W, b and the columns of trees are drawn once, the
-    same for all tables; they are buffers that no file holds.
+    In tanh and cosine, m counts only the columns that vary in the context. W, b and the columns of
+    trees are drawn once, the same for all tables; they are buffers that are not saved.
 
     Args:
-        num_features: Most columns of a table.
-        options: Numbers of features.
+        num_features: Maximum number of columns of a table.
+        options: Kinds and numbers of features, and the seed.
     """
 
     projection: Float[Tensor, "m p"]
@@ -64,7 +64,7 @@ class RidgeFeatures(nn.Module):
         scale[: options.num_tanh] = TANH_SCALE
         phase[options.num_tanh :] = COSINE_PHASE
         questions = options.num_trees * options.tree_depth
-        # In float32 whatever torch's default is: other types are drawn as other numbers.
+        # In float32 whatever torch's default is, since other dtypes draw other numbers.
         drawn = partial(torch.randn, generator=generator, dtype=torch.float32)
         draws = {
             "projection": drawn(shape).to(scale) * scale,
@@ -76,7 +76,7 @@ class RidgeFeatures(nn.Module):
             self.register_buffer(name, tensor, persistent=False)
 
     def sets(self, num_columns: int) -> tuple[tuple[Part, ...], ...]:
-        """What each set takes of the features of rows of so many columns."""
+        """The features that each set takes, for rows with `num_columns` columns."""
         places = self.places(num_columns)
         return tuple(
             tuple(Part(places[kind], deviation) for kind, deviation in kinds.items())
@@ -84,12 +84,13 @@ class RidgeFeatures(nn.Module):
         )
 
     def places(self, num_columns: int) -> dict[Kind, slice]:
-        """Where each kind of features of such rows stands, the leaves of trees last."""
+        """The place of each kind of features, for rows with `num_columns`; leaves of trees last."""
         sizes = self._sizes(num_columns)
         ends = accumulate(sizes.values())
         return {kind: slice(end - sizes[kind], end) for kind, end in zip(sizes, ends, strict=True)}
 
     def _sizes(self, num_columns: int) -> dict[Kind, int]:
+        """Number of features of each kind."""
         sizes: dict[Kind, int] = {
             "values": num_columns * (2 + 2 * len(WAVES)),
             "tanh": self.options.num_tanh,
@@ -110,15 +111,15 @@ class RidgeFeatures(nn.Module):
         parts: Iterable[Float[Tensor, "b _n m"]],
         categorical: Bool[Tensor, "b m"],
     ) -> Float[Tensor, "b r"]:
-        """What trees compare with: no value of a context, so that no rounding decides.
+        """What trees compare with: not values of the context, so that rounding never decides.
 
-        A row of the context is on the side where comparing with the drawn value puts it; where none
-        has a smaller value, all rows are on one side, minus infinity being the threshold.
+        Every context row is on the side where a comparison with the drawn value puts it. If no row
+        has a smaller value, the threshold is minus infinity, and all rows are on one side.
 
         Args:
-            drawn: Standardised values of the rows and columns of `tree_questions`.
+            drawn: Standardised values at the rows and columns of `tree_questions`.
             parts: All standardised rows of the context, in any order.
-            categorical: Columns of category codes, which are compared for equality.
+            categorical: Which columns hold category codes, which are compared for equality.
         """
         columns, _ = self.tree_questions(categorical.shape[1], 1)
         smaller = (drawn - SAME * (1 + drawn.abs())).unsqueeze(1)
@@ -142,8 +143,8 @@ class RidgeFeatures(nn.Module):
         Args:
             z: Standardised rows.
             thresholds: Standardised values that trees compare with.
-            categorical: Columns of category codes.
-            num_varying: Columns that vary in the context.
+            categorical: Which columns hold category codes.
+            num_varying: Number of columns that vary in the context.
         """
         features = self._smooth(z, num_varying)
         if "trees" in self.kinds:
@@ -163,7 +164,7 @@ class RidgeFeatures(nn.Module):
     ) -> Float[Tensor, "b n y"]:
         """Weighted sums of the features of `forward`, in the dtype of the weights.
 
-        Of the leaves only those are looked at that a row is in.
+        Only the weights of leaves that a row falls into are read.
         """
         smooth = torch.cat([z[..., :0], *self._smooth(z, num_varying)], dim=-1).to(weights)
         sums = smooth @ weights[:, : smooth.shape[-1]]
@@ -175,7 +176,7 @@ class RidgeFeatures(nn.Module):
         return sums
 
     def _smooth(self, z: Tensor, num_varying: Tensor) -> list[Tensor]:
-        """All kinds but trees."""
+        """The features of all kinds except trees."""
         split = self.options.num_tanh
         parts = []
         clipped = z.clamp(-CLIP, CLIP)
@@ -183,9 +184,9 @@ class RidgeFeatures(nn.Module):
             parts.append(_value_features(clipped))
         if "tanh" in self.kinds or "cosine" in self.kinds:
             scale = num_varying.clamp(min=1).to(z.dtype).rsqrt()[:, None, None]
-            # A product of float64, whatever the dtypes of rows and weights: float32 may be computed
-            # in TF32 or bfloat16 if `torch.set_float32_matmul_precision` says so, and a cosine of
-            # arguments around 30 keeps none of the digits that these have.
+            # In float64 whatever the dtypes of rows and weights: float32 products may be computed
+            # in TF32 or bfloat16 if `torch.set_float32_matmul_precision` says so, and the cosine of
+            # an argument around 30 would then have no correct digit.
             projection, phase = self.projection.double(), self.phase.double()
             projected = (clipped * scale).double() @ projection[: z.shape[-1]] + phase
             projected = projected.to(z.dtype)
@@ -196,7 +197,7 @@ class RidgeFeatures(nn.Module):
         return parts
 
     def _leaf(self, z: Tensor, thresholds: Tensor, categorical: Tensor) -> Int[Tensor, "b n t"]:
-        """The leaf of each tree, counted from 0 in each."""
+        """The leaf of each tree that a row falls into, counted from 0 in each tree."""
         depth = self.options.tree_depth
         columns, _ = self.tree_questions(z.shape[-1], 1)
         values, limits = z.index_select(-1, columns), thresholds[:, None]

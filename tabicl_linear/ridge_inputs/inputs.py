@@ -17,7 +17,7 @@ from tabicl_linear.types import Float, Int, Tensor
 
 SKIP_WIDTH = 16
 LOGIT_SCALE = 0.25
-"""Makes logits of the closed form, which reach 16, inputs of the order of one."""
+"""Scales logits of the closed form, which reach 16, to inputs of the order of one."""
 
 
 class RidgeState(NamedTuple):
@@ -25,7 +25,7 @@ class RidgeState(NamedTuple):
 
     Attributes:
         thresholds: Standardised values that trees compare with.
-        solution: What predicts unlabelled rows; with its sums where rows can be added.
+        solution: Predicts unlabelled rows; if rows can be added, it comes with sums over rows.
     """
 
     thresholds: Float[Tensor, "b r"]
@@ -33,16 +33,16 @@ class RidgeState(NamedTuple):
 
 
 class RidgeRegressions(nn.Module):
-    """Class shares that ridge regressions on random features predict, for every row.
+    """Predicts the class shares of every row by ridge regressions on random features.
 
-    They are solved on the context in closed form: layer-local ridge (Eq. 3) at the input. Context
-    rows are predicted from rows other than themselves, so that they look like queries. There are no
+    The regressions are solved on the context in closed form: layer-local ridge (Eq. 3) at the
+    input. Context rows are predicted from other rows, so that they look like queries. There are no
     parameters, and gradients do not pass through the solution.
 
     Args:
         options: Features and penalties.
-        num_features: Most columns of a table.
-        num_classes: Most classes of a table.
+        num_features: Maximum number of columns of a table.
+        num_classes: Maximum number of classes of a table.
     """
 
     def __init__(self, options: RidgeOptions, *, num_features: int, num_classes: int) -> None:
@@ -53,17 +53,17 @@ class RidgeRegressions(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device that it computes on."""
         return self.features.projection.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the predictions."""
+        """The dtype of the predictions."""
         return self.features.projection.dtype
 
     @property
     def is_causal(self) -> bool:
-        """Whether rows are predicted from rows before them alone."""
+        """Whether rows are predicted only from rows before them."""
         return self.options.form == "earlier_rows"
 
     @torch.no_grad()
@@ -74,14 +74,14 @@ class RidgeRegressions(nn.Module):
         statistics: ContextStatistics,
         rows_per_chunk: int | None = None,
     ) -> "RidgeContext":
-        """A new context, none of whose rows has been read.
+        """A new context; none of its rows has been read.
 
         Args:
-            x: Its rows, as a model takes them.
-            y: Its labels.
-            statistics: Its statistics.
-            rows_per_chunk: Rows looked at together, all if left out. The result is the same up to
-                rounding.
+            x: Rows of the context, as a model takes them.
+            y: Their class indices.
+            statistics: Column statistics of the context.
+            rows_per_chunk: Maximum number of rows processed together; None takes all. The result
+                does not depend on it, up to rounding.
         """
         size = rows_per_chunk or x.shape[1]
         thresholds = self.thresholds(x, statistics, size)
@@ -104,7 +104,7 @@ class RidgeRegressions(nn.Module):
     def thresholds(
         self, x: Float[Tensor, "b c m"], statistics: ContextStatistics, rows_per_chunk: int
     ) -> Float[Tensor, "b r"]:
-        """Standardised values that fixed trees compare with, for a context."""
+        """Standardised values that fixed trees compare with, for the context with rows `x`."""
         columns, rows = self.features.tree_questions(x.shape[2], x.shape[1])
         values = self._rows(x[:, rows], statistics)
         own_values = values.gather(2, columns.expand(len(x), -1).unsqueeze(-1)).squeeze(-1)
@@ -112,7 +112,7 @@ class RidgeRegressions(nn.Module):
         return self.features.thresholds(own_values, parts, statistics.categorical)
 
     def resume(self, state: RidgeState, statistics: ContextStatistics) -> "RidgeContext":
-        """A fitted context, to be extended by further rows."""
+        """A fitted context that further rows can extend."""
         return RidgeContext(self, statistics, state, left_out=None)
 
     @torch.no_grad()
@@ -131,16 +131,16 @@ class RidgeRegressions(nn.Module):
         return self.shown(predictions)
 
     def shown(self, predictions: RidgePredictions) -> RidgePredictions:
-        """Predictions as they are shown to a network, in its dtype."""
+        """Predictions as a network sees them (`options.shown`), in its dtype."""
         of_shares = self.options.shown == "class_shares"
         return (predictions.without_regressions() if of_shares else predictions).to(self.dtype)
 
     def class_shares(self, y: Int[Tensor, "b c"], num_rows: int) -> RidgePredictions:
-        """What is predicted without any regression.
+        """Predictions without any regression, by class shares.
 
         Args:
-            y: Labels of the context.
-            num_rows: Rows of the context and of queries after it.
+            y: Class indices of the context.
+            num_rows: Number of rows of the context and of the queries after it.
         """
         labels = self.one_hot(y)
         total = labels.sum(1, keepdim=True)
@@ -151,7 +151,7 @@ class RidgeRegressions(nn.Module):
         return RidgePredictions.of_shares(prior, len(self.options.sets)).to(self.dtype)
 
     def _rows(self, x: Tensor, statistics: ContextStatistics) -> Tensor:
-        """Standardised rows, not scaled by their number of columns, in float32 at least."""
+        """Standardised rows in float32 or more, without the scale for their number of columns."""
         plain = statistics._replace(row_scale=torch.ones_like(statistics.row_scale))
         dtype = torch.promote_types(self.dtype, torch.float32)
         return standardise(x, plain).to(dtype)
@@ -176,19 +176,19 @@ class RidgeRegressions(nn.Module):
         thresholds: Float[Tensor, "b r"],
         statistics: ContextStatistics,
     ) -> Float[Tensor, "b n y"]:
-        """Weighted sums of these features."""
+        """Weighted sums of the features of `of_rows`."""
         with torch.autocast(x.device.type, enabled=False):
             return self.features.weighted(
                 self._rows(x, statistics), weights, **_table(thresholds, statistics)
             )
 
     def one_hot(self, y: Int[Tensor, "b n"]) -> Float[Tensor, "b n y"]:
-        """Labels as the regressions take them."""
+        """Labels as the regressions take them: one-hot, float64."""
         return F.one_hot(y.long(), self.num_classes).double()
 
 
 def _table(thresholds: Tensor, statistics: ContextStatistics) -> dict[str, Tensor]:
-    """What features depend on beside the row."""
+    """Arguments of `RidgeFeatures` that depend on the table and not on the row."""
     num_varying = (statistics.factor != 0).sum(-1)
     return {
         "thresholds": thresholds,
@@ -198,14 +198,14 @@ def _table(thresholds: Tensor, statistics: ContextStatistics) -> dict[str, Tenso
 
 
 class RidgeContext(NamedTuple):
-    """A context some of whose rows have been read, in order; a value.
+    """A context whose rows are read in order, and how far that is; an immutable value.
 
     Attributes:
-        regressions: On the context.
-        statistics: Of the context.
+        regressions: The regressions on the context.
+        statistics: Column statistics of the context.
         state: What a fitted context keeps after the rows that have been read.
-        left_out: What predicts every row from all others; None where those before it do.
-        rows_read: How many rows have been read.
+        left_out: Predicts every row from all others; None if rows are predicted from earlier ones.
+        rows_read: Number of rows that have been read.
     """
 
     regressions: RidgeRegressions
@@ -218,7 +218,7 @@ class RidgeContext(NamedTuple):
     def read(
         self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]
     ) -> tuple[RidgePredictions, "RidgeContext"]:
-        """Predictions of the next rows, whose labels are known, and the context after them."""
+        """Predictions of the next labelled rows, and the context after reading them."""
         if self.left_out is None:
             predictions, state = self._from_earlier_rows(x, y)
         else:
@@ -227,6 +227,7 @@ class RidgeContext(NamedTuple):
         return self.regressions.shown(predictions), after
 
     def _from_earlier_rows(self, x: Tensor, y: Tensor) -> tuple[RidgePredictions, RidgeState]:
+        """Predict the next rows from the rows before them, and return the state after them."""
         earlier, regressions = self.state.solution, self.regressions
         assert isinstance(earlier, EarlierRows), "rows added to a context that has been solved"
         features = regressions.of_rows(x, self.state.thresholds, self.statistics)
@@ -235,6 +236,7 @@ class RidgeContext(NamedTuple):
         return predictions, self.state._replace(solution=after)
 
     def _from_all_others(self, x: Tensor, y: Tensor, left_out: LeaveOneOut) -> RidgePredictions:
+        """Predict the next rows, each from all other rows of the context."""
         if left_out.predictions is not None:
             return left_out.predictions.rows(slice(self.rows_read, self.rows_read + x.shape[1]))
         features = self.regressions.of_rows(x, self.state.thresholds, self.statistics)
@@ -244,14 +246,15 @@ class RidgeContext(NamedTuple):
 class RidgeInputs(RidgeRegressions):
     """Predictions of ridge regressions as inputs of a network.
 
-    A linear map adds them to the token of the row, and a small function, the same for every class,
-    makes logits of those of the class, to which the head adds its own. It starts as the closed form
-    alone: `RidgePredictions.logits`. Parameters are those of the two maps alone.
+    A linear map of the predictions is added to the token of the row. A small network, the same for
+    every class, turns the predictions of the class into a change of its closed-form logit
+    (`RidgePredictions.logits`), which is zero at the start; the head adds its own logits. Only
+    these two maps have parameters.
 
     Args:
         options: Features and penalties.
-        num_features: Most columns of a table.
-        num_classes: Most classes of a table.
+        num_features: Maximum number of columns of a table.
+        num_classes: Maximum number of classes of a table.
         dim: Width of a token.
     """
 
@@ -267,7 +270,7 @@ class RidgeInputs(RidgeRegressions):
         self.skip = nn.Sequential(nn.Linear(num_sets + 2, SKIP_WIDTH), nn.GELU(), last)
 
     def tokens(self, predictions: RidgePredictions) -> Float[Tensor, "b n d"]:
-        """What is added to the tokens of rows."""
+        """The part of the tokens of rows that comes from the predictions."""
         shares = predictions.shares.flatten(2)
         confidence = LOGIT_SCALE * predictions.confidence
         about = [predictions.prior, predictions.errors, predictions.mixture, confidence]
@@ -276,7 +279,7 @@ class RidgeInputs(RidgeRegressions):
         return tokens
 
     def logits(self, predictions: RidgePredictions) -> Float[Tensor, "b n y"]:
-        """What the logits of the head are added to."""
+        """Logits of the predictions, to which the head adds its own."""
         alone = predictions.logits()
         each = predictions.confidence.unsqueeze(-1) * predictions.shares
         mixed = predictions.scores.unsqueeze(2)

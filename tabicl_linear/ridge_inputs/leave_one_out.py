@@ -1,4 +1,4 @@
-"""Context rows predicted from all others: for models whose rows see the whole context anyway."""
+"""Predicts context rows from all others, for models whose rows see the whole context anyway."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -28,23 +28,23 @@ from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
 from tabicl_linear.types import Float, Int, Tensor
 
 MOST_SAMPLED = 2048
-"""Rows at most, evenly spread over the context, by which penalties and confidence are chosen."""
+"""Maximum number of rows, evenly spread over the context, that choose penalties and confidence."""
 
 Chunk = tuple[Float[Tensor, "b _n f"], Float[Tensor, "b _n y"]]
 """Features and one-hot labels of some rows."""
 
 
 class LeaveOneOut(NamedTuple):
-    """A solved context, of which rows can be left out one by one.
+    """A solved context whose rows can be left out one by one.
 
     Attributes:
-        sets: What each regression takes of the features.
-        solution: What predicts other rows.
-        predictions: Of all its rows, where there were few enough to need them all.
-        regressions: Otherwise, what predicts them: a regression on each set, with the penalty
-            chosen.
-        step: Penalties were chosen by rows 0, `step`, 2 `step`, ... of the context.
-        class_map: What has been fitted to these rows; None where no class map is.
+        sets: The features that each regression takes.
+        solution: Predicts other rows.
+        predictions: Predictions of all context rows, if choosing penalties needed all of them.
+        regressions: Otherwise, what predicts context rows: a regression on each set, with the
+            penalty that was chosen.
+        step: Rows 0, `step`, 2 `step`, ... of the context have chosen the penalties.
+        class_map: The class map that was fitted to these rows; None without one.
     """
 
     sets: Sequence[FeatureSet]
@@ -57,17 +57,17 @@ class LeaveOneOut(NamedTuple):
     def context(
         self, features: Float[Tensor, "b n f"], targets: Float[Tensor, "b n y"], first: int = 0
     ) -> RidgePredictions:
-        """Predictions of context rows, each from all others, where `predictions` has none.
+        """Predictions of context rows, each from all others, if `predictions` is None.
 
         Args:
-            features: Of the rows.
+            features: Features of the rows.
             targets: Their one-hot labels.
-            first: Number of the first of them in the context.
+            first: Index in the context of the first of these rows.
         """
         pairs = zip(self.regressions, self.sets, strict=True)
         leverages = torch.cat([each.leverages(of_set(features, part)) for each, part in pairs])
         shares, prior = self.solution.shares(features, self.sets), self.solution.prior
-        prior = prior[:, None, None]  # of all rows and sets
+        prior = prior[:, None, None]  # the same for all rows and sets
         others = without_own(shares - prior, leverages.movedim(0, 2), targets[:, :, None], prior)
         predictions = self.solution.about(others)
         if self.class_map is None:
@@ -85,13 +85,13 @@ def solve(
     penalties: Sequence[float],
     calibration: Calibration,
 ) -> LeaveOneOut:
-    """Sums over all chunks, then the penalties and the confidence that suit a sample of rows best.
+    """Solve a context with the penalties and the confidence that suit a sample of its rows best.
 
     Args:
-        chunks: Yields the context in pieces: rows 0, s, 2s, ... for the step s that it is given.
-        sets: What each regression takes of the features.
-        penalties: To choose from for each task and set.
-        calibration: How logits are made of shares.
+        chunks: Takes a step s, and yields rows 0, s, 2s, ... of the context in pieces.
+        sets: The features that each regression takes.
+        penalties: Penalties to choose from, for each task and set.
+        calibration: How shares become logits.
 
     Raises:
         torch.linalg.LinAlgError: A regression has no solution.
@@ -123,7 +123,7 @@ def _of_all(
     choice: "_Choice",
     targets: Float[Tensor, "b n y"],
 ) -> LeaveOneOut:
-    """A context all of whose rows have been predicted while choosing."""
+    """The solved context, if all of its rows have been predicted to choose penalties."""
     predictions = solution.about(choice.shares)
     if choice.fitted is not None:
         predictions = predictions._replace(
@@ -133,15 +133,15 @@ def _of_all(
 
 
 class _Choice(NamedTuple):
-    """What suits some rows best.
+    """What predicts some left-out rows best.
 
     Attributes:
         penalties: Index of the penalty of each set and task.
         errors: Mean squared errors with these, in units of that of the class shares.
-        mixture: Of the sets.
-        confidence: Of the mixture.
-        class_map: Of the mixture.
-        fitted: The same with what leaves rows out; None where it has not been fitted to them.
+        mixture: Weight of each set in the mixture of all.
+        confidence: Factor that makes logits of the mixture.
+        class_map: Linear map that makes logits of the mixture.
+        fitted: The same map with what is needed to leave rows out; None if it was not fitted.
         shares: Predictions of the rows with these penalties.
     """
 
@@ -160,6 +160,10 @@ def _choose(
     prior: Float[Tensor, "b y"],
     calibration: Calibration,
 ) -> _Choice:
+    """Choose by the predictions of left-out rows with every set and penalty.
+
+    `targets` are the one-hot labels of these rows, and `prior` the class shares of the context.
+    """
     errors = (left_out - targets).square().sum((-1, -2))
     best = errors.argmin(1)
     predictions = chosen_penalties(left_out, best)
@@ -185,9 +189,9 @@ def _choose(
 
 
 def _solution(regressions: Sequence[Regression], choice: _Choice) -> Solution:
-    """What predicts other rows, from the regression on each set with the penalty chosen."""
+    """The solution that predicts other rows, from the regressions with the chosen penalties."""
     linear = [regression.linear() for regression in regressions]
-    # Sums of all weights: they are finite only where every weight is.
+    # Offsets contain sums over all weights, so they are finite only if every weight is.
     assert_solved([offsets for _, offsets in linear])
     return Solution(
         weights=tuple(weights[0] for weights, _ in linear),
@@ -201,7 +205,7 @@ def _solution(regressions: Sequence[Regression], choice: _Choice) -> Solution:
 
 
 def _read(chunks: Iterator[Chunk]) -> tuple[list[Chunk], RidgeSums | None]:
-    """All rows, or where they are more than features, sums over them."""
+    """All rows or, if there are more rows than features, the sums over them."""
     first_chunks: list[Chunk] = []
     sums, num_rows = None, 0
     for features, targets in chunks:

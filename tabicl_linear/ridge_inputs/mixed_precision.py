@@ -1,8 +1,9 @@
 """Float64 solutions from float32 factors, which take half the time, and less on many cards.
 
-With a float32 factor of A = G + c I, X is corrected by what the factor makes of the residual
-R - A X in float64. Each step leaves about cond(A) * 6e-8 of the error (iterative refinement,
-Wilkinson 1963), so it converges where cond(A) is below about 1e6: up to tens of thousands of rows.
+To solve A X = R with A = G + c I, the residual R - A X is computed in float64, and X is corrected
+by the solution of the residual with a float32 factor of A. Each step leaves about cond(A) * 6e-8 of
+the error (iterative refinement, Wilkinson 1963), so this converges if cond(A) is below about 1e6:
+up to tens of thousands of rows.
 """
 
 import logging
@@ -15,17 +16,17 @@ from tabicl_linear.types import Float, Tensor
 
 STEPS = 8
 ENOUGH = 1e-8
-"""A last correction of at most so much of a solution, by length: it has converged. What is left is
-less than the correction, and rounding in float64."""
+"""A solution has converged if the length of its last correction is at most this part of its own.
+The error left is smaller than the correction, plus rounding in float64."""
 
 _log = logging.getLogger(__name__)
 
 
 class Solved(NamedTuple):
-    """Solutions, and what they were computed with.
+    """Solutions, and the factors that they were computed with.
 
     Attributes:
-        solutions: X of (G + c I) X = R for every c; NaN where there is none.
+        solutions: X of (G + c I) X = R for every c; NaN where there is no solution.
         factors: Lower Cholesky factors of G + c I, float32 if the solutions were refined.
     """
 
@@ -50,11 +51,12 @@ def refined(
 ) -> Solved:
     """Solutions of float64 systems, from factors in float32.
 
-    If a column of any of the systems has not converged after so many corrections, all are solved
-    by `exact`, and a log line says so. Finding that out makes the host of a device wait, so it is
-    asked once there, and after each correction on a CPU. Where few steps are enough, factors are so
-    good that what else is computed with them is right to about the root, of that degree, of
-    `ENOUGH`.
+    If a column of any system has not converged after `steps` corrections, all systems are solved by
+    `exact`, and a log line says so. The check makes the host wait for the device, so it is made
+    once there, but after each correction on a CPU.
+
+    Each of n steps leaves the same part of the error. So if n steps are enough, factors are good to
+    about the n-th root of `ENOUGH`, and so is whatever else is computed with them.
     """
     factors = factored_(shifted(gram, added, torch.float32))
     solutions = solved(factors, right.float()).double()

@@ -17,38 +17,38 @@ SETS: tuple[dict[Kind, float], ...] = (
     {"values": 0.3, "tanh": 1.0, "cosine": 1.0, "trees": 0.3},
     {"values": 0.3, "tanh": 0.3, "cosine": 0.3, "trees": 1.0},
 )
-"""Everything alike, mostly smooth and mostly axis-aligned."""
+"""Three regressions: on all features alike, mostly on smooth and mostly on axis-aligned ones."""
 
 
 @dataclass(frozen=True)
 class RidgeOptions:
-    """Which ridge regressions a model is given the predictions of.
+    """Options of the ridge regressions whose predictions are inputs of a model.
 
     Attributes:
-        form: What the prediction of a context row is solved from. leave_one_out: all other context
-            rows, exactly. earlier_rows: rows before its block, for models that read causally and
-            whose state can be extended.
+        form: Which rows predict a context row. leave_one_out: all other context rows, exactly.
+            earlier_rows: the rows before its block, for models that read causally and whose state
+            can be extended.
         sets: Kinds of features that go into each regression, with their standard deviations: values
             (functions of every single value), tanh and cosine (of random projections), trees
             (leaves of random axis-aligned trees).
-        num_tanh: Features of kind tanh.
-        num_cosine: Features of kind cosine.
-        num_trees: Trees.
+        num_tanh: Number of features of kind tanh.
+        num_cosine: Number of features of kind cosine.
+        num_trees: Number of trees.
         tree_depth: Depth of a tree, which has 2^depth leaves.
-        penalties: Penalties to choose from for every task and set, by squared error on rows that
-            have been left out, in units of the variance of a row's features.
-        calibration: How logits are made of predicted shares, judged on rows that have been left
-            out. confidence: by the best of some factors. logistic: by a logistic regression of the
-            labels on the shares of all classes; for the logits of a context row, of all other rows.
-            Where `form` is earlier_rows, the state then keeps the predicted shares and the labels
-            of the last 1,024 rows.
-        growth: By how much the number of rows grows from one solution to the next where `form` is
+        penalties: Penalties to choose from for every task and set, by squared error on left-out
+            rows, in units of the variance of a row's features.
+        calibration: How predicted shares become logits, judged on left-out rows. confidence: by the
+            best of some factors. logistic: by a logistic regression of the labels on the shares of
+            all classes; the logits of a context row come from a regression on all other rows. If
+            `form` is earlier_rows, the state then keeps the predicted shares and the labels of the
+            last 1,024 rows.
+        growth: Factor by which the number of rows grows from one solution to the next, if `form` is
             earlier_rows.
-        shown: What the network is shown: the predictions, or the class shares of the context and no
-            more, which tells what a trained network does alone.
-        dropout: Share of training tasks that are told the class shares of the context and no more,
-            so that the network learns to do without.
-        seed: Of the random features, which are the same for all tasks.
+        shown: What the network sees: the predictions, or only the class shares of the context,
+            which shows what a trained network does alone.
+        dropout: Share of training tasks that only see the class shares of the context, so that the
+            network learns to do without predictions.
+        seed: Seed of the random features, which are the same for all tasks.
     """
 
     form: Form = "leave_one_out"
@@ -89,7 +89,7 @@ class RidgeOptions:
 
 
 def _penalties(values: object) -> tuple[float, ...]:
-    """Penalties from a list of numbers, as files give it, or a tuple."""
+    """Penalties from a tuple of numbers or, as in files, a list."""
     if not isinstance(values, list | tuple) or not values or not all(map(_is_positive, values)):
         raise ConfigError(
             f"ridge_inputs.penalties={values!r}: give a list of one positive, finite number or "
@@ -99,7 +99,10 @@ def _penalties(values: object) -> tuple[float, ...]:
 
 
 def _sets(values: object) -> tuple[dict[Kind, float], ...]:
-    """Sets from a list of mappings, each in the order of `KINDS`: equal options, equal models."""
+    """Sets from mappings, put in the order of `KINDS`, so that equal options make equal models.
+
+    `values` is a tuple or, as in files, a list.
+    """
     if not isinstance(values, list | tuple) or not values:
         raise ConfigError(
             f"ridge_inputs.sets={values!r}: give a list of one set of features or more, such as "
@@ -120,15 +123,15 @@ def _sets(values: object) -> tuple[dict[Kind, float], ...]:
 
 
 def _is_positive(value: object) -> bool:
-    """Whether it is a finite number above zero."""
+    """Whether a value is a finite number above zero."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def ridge_options(values: Mapping[str, Any]) -> RidgeOptions:
-    """Options from a mapping, such as a file holds.
+    """Options from a mapping, as files hold it.
 
     Raises:
-        ConfigError: An option that does not exist, or a value out of range.
+        ConfigError: An option does not exist, or a value is out of range.
     """
     names = [field.name for field in fields(RidgeOptions)]
     unknown = sorted(set(values) - set(names))

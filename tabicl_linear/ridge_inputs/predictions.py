@@ -1,4 +1,4 @@
-"""What ridge regressions say about rows, and what of them a fitted context keeps."""
+"""Predictions of ridge regressions, and the solution that a fitted context keeps of them."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -14,9 +14,9 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 CONFIDENCES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 """Factors between predicted shares and logits to choose from."""
 ABSENT_LOGIT = -30.0
-"""Of classes that the context does not have."""
+"""Logit of classes that the context does not have."""
 TIE = 1e-9
-"""Squared errors that differ by less, in all and relatively, differ by rounding."""
+"""Squared errors that differ by less, absolutely and relatively, differ by rounding."""
 
 
 class RidgePredictions(NamedTuple):
@@ -25,11 +25,11 @@ class RidgePredictions(NamedTuple):
     Attributes:
         shares: Predicted shares of the classes, for each set of features.
         prior: Shares of the classes among the context rows.
-        errors: Mean squared error of each set on rows that were left out, in units of that of the
-            class shares.
-        mixture: How much each set counts in the mixture of all, with a sum of one.
-        confidence: What the mixture is multiplied by to make logits of it, if nothing else is.
-        scores: Logits made of the mixture, of absent classes too.
+        errors: Mean squared error of each set on left-out rows, in units of that of the class
+            shares.
+        mixture: Weight of each set in the mixture of all; the weights sum to one.
+        confidence: Factor that makes logits of the mixture, if no class map does.
+        scores: Logits made of the mixture, including those of absent classes.
     """
 
     shares: Float[Tensor, "b n s y"]
@@ -51,7 +51,7 @@ class RidgePredictions(NamedTuple):
         return RidgePredictions(*(part[:, rows] for part in self._each()))
 
     def _each(self) -> list[Tensor]:
-        """All parts with a value for each row."""
+        """All fields, expanded to have a value for each row."""
         count = self.shares.shape[1]
         return [self.shares, *(part.expand(-1, count, -1) for part in self[1:])]
 
@@ -61,7 +61,7 @@ class RidgePredictions(NamedTuple):
 
     @classmethod
     def of_shares(cls, prior: Float[Tensor, "b n y"], num_sets: int) -> "RidgePredictions":
-        """What class shares alone predict."""
+        """Predictions by class shares alone."""
         sets = prior.new_ones(*prior.shape[:2], num_sets)
         return cls(
             prior.unsqueeze(2).expand(-1, -1, num_sets, -1),
@@ -73,12 +73,12 @@ class RidgePredictions(NamedTuple):
         )
 
     def without_regressions(self) -> "RidgePredictions":
-        """What the class shares of the context alone predict."""
+        """Predictions of the same rows by the class shares of the context alone."""
         prior = self.prior.expand(-1, self.shares.shape[1], -1)
         return RidgePredictions.of_shares(prior, self.shares.shape[2])
 
     def replaced(self, tasks: Int[Tensor, " t"], others: "RidgePredictions") -> "RidgePredictions":
-        """The same, but for some tasks, given by their indices, the predictions of others."""
+        """The same, with the predictions of some tasks (their indices) replaced by `others`."""
         pairs = zip(self._each(), others._each(), strict=True)
         return RidgePredictions(*(a.index_copy(0, tasks, b) for a, b in pairs))
 
@@ -87,21 +87,21 @@ class RidgePredictions(NamedTuple):
         return (self.mixture.unsqueeze(-1) * self.shares).sum(2)
 
     def logits(self) -> Float[Tensor, "b n y"]:
-        """Logits of the closed form alone."""
+        """Logits of the closed form alone; absent classes have `ABSENT_LOGIT`."""
         return self.scores.masked_fill(self.prior == 0, ABSENT_LOGIT)
 
 
 class Solution(NamedTuple):
-    """What predicts unlabelled rows: linear in the features.
+    """Predicts unlabelled rows, linearly in the features.
 
     Attributes:
-        weights: Of the features of each set.
-        offsets: What is added for each set.
-        prior: See `RidgePredictions`, as are the others.
-        errors: Of each set.
-        mixture: Of all sets.
-        confidence: One for each task.
-        class_map: What makes logits of the mixture's shares.
+        weights: Weights of the features of each set.
+        offsets: Offset of each set.
+        prior: See `RidgePredictions`, also for the next three.
+        errors: Relative error of each set.
+        mixture: Weight of each set.
+        confidence: Factor of each task.
+        class_map: Linear map from the mixture's shares to logits.
     """
 
     weights: tuple[Float[Tensor, "b _f y"], ...]
@@ -119,7 +119,7 @@ class Solution(NamedTuple):
 
         Args:
             features: All features of the rows.
-            sets: Where those of each set stand among them.
+            sets: The place of each set's features among them.
         """
         return self.about(self.shares(features, sets))
 
@@ -138,7 +138,7 @@ class Solution(NamedTuple):
         return torch.stack(shares, dim=2)
 
     def about(self, shares: Float[Tensor, "b n s y"]) -> RidgePredictions:
-        """Predicted shares with what is known about them."""
+        """Predictions from the shares of each set, with all that is known about them."""
         mixed = torch.einsum("bs,bnsy->bny", self.mixture, shares)
         return RidgePredictions(
             shares,
@@ -160,14 +160,13 @@ def offset_shares(
 
 
 def best_mixture(products: Float[Tensor, "b s s"]) -> Float[Tensor, "b s"]:
-    """Parts in quarters, with a sum of one, under which the sets together are least wrong.
+    """Weights of the sets, quarters with a sum of one, that give the least squared error together.
 
-    Where some are as good as others up to rounding, as all are while nothing has been predicted,
-    the most even of them: no order of summation may decide.
+    If several are equally good up to rounding, as all are before anything has been predicted, the
+    most even one is taken, so that the order of summation does not decide.
 
     Args:
-        products: Sums over rows and classes of the products of the errors of any two sets, for rows
-            that were left out.
+        products: Products of the errors of any two sets, summed over left-out rows and classes.
     """
     count = products.shape[1]
     every = [parts for parts in product(range(4, -1, -1), repeat=count) if sum(parts) == 4]
@@ -191,11 +190,11 @@ def confidence_losses(
     """
     confidences = constants(CONFIDENCES, shares).view(-1, 1, 1, 1)
     logits = (confidences * shares).masked_fill(~present, ABSENT_LOGIT)
-    # Half of the time of `log_softmax`, which is slow for few classes in float64.
+    # This takes half the time of `log_softmax`, which is slow for few classes in float64.
     totals = logits.logsumexp(-1) * targets.sum(-1)
     return totals.sum(-1) - (logits * targets).sum((-1, -2))
 
 
 def best_confidence(losses: Float[Tensor, "e *b"]) -> Float[Tensor, "*b 1"]:
-    """The confidence of least loss for each task."""
+    """The confidence with the least loss, for each task."""
     return constants(CONFIDENCES, losses)[losses.argmin(0)].unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""Ridge regressions that are solved from the rows of a context: shorter than its features.
+"""Ridge regressions solved from products of the rows of a context, which are fewer than features.
 
 The equations are those of `solve`, in their dual form.
 """
@@ -16,14 +16,14 @@ from tabicl_linear.types import Float, Int, Tensor
 
 
 class OfRows(NamedTuple):
-    """Regressions that were solved from the rows themselves: their weights are sums over them.
+    """Regressions that were solved from the rows themselves; their weights are sums over the rows.
 
     Attributes:
         features: All features of the rows, centred.
         mean: Mean of each feature.
         shares: Class shares.
-        sets: What each regression takes of the features.
-        scales: What each multiplies its features by.
+        sets: The features that each regression takes.
+        scales: What each regression multiplies its features by.
         dual: (FF' + c I)^-1 R of each set and penalty.
         left_out: Predictions of the rows, each from all others; NaN where there is no solution.
     """
@@ -37,7 +37,7 @@ class OfRows(NamedTuple):
     left_out: Float[Tensor, "s p b c y"]
 
     def choose(self, penalties: Int[Tensor, "s b"]) -> list[Regression]:
-        """The regression on each set with one penalty for each task, given by its index."""
+        """The regression on each set, with one penalty (its index) for each task."""
         dual = chosen_penalties(self.dual, penalties)  # [s b c y]
         # One product for all sets, most of which take all features. Transposed it is faster.
         weights = dual.permute(1, 0, 3, 2).flatten(1, 2) @ self.features
@@ -57,9 +57,10 @@ def solve_rows(
     sets: Sequence[FeatureSet],
     penalties: Sequence[float],
 ) -> OfRows:
-    """Solve for each set from the rows themselves: all their features and their one-hot labels.
+    """Solve for each set from the rows themselves: their features and one-hot labels.
 
-    With A = (FF' + c I)^-1 the residuals of all rows are c A R, and 1 - h_i = c A_ii - 1 / n.
+    With A = (FF' + c I)^-1, the residuals of all rows are c A R, and 1 - h_i = c A_ii - 1 / n; see
+    `solve` for the symbols.
     """
     rows = _Rows.of(features, sets)
     shares = targets.mean(1)
@@ -69,12 +70,12 @@ def solve_rows(
 
 
 class _Rows(NamedTuple):
-    """What regressions on the same rows have in common: a set only scales whole kinds.
+    """What regressions on the same rows share, since sets only scale whole kinds of features.
 
     Attributes:
-        features: Centred.
-        mean: Of each feature.
-        products: Of the rows with each other, of every kind (by where it starts and ends).
+        features: Features of the rows, centred.
+        mean: Mean of each feature.
+        products: Products of any two rows for every kind, by the start and stop of its features.
     """
 
     features: Float[Tensor, "b c f"]
@@ -100,7 +101,7 @@ class _Rows(NamedTuple):
         feature_set: FeatureSet,
         penalties: Sequence[float],
     ) -> tuple[Float[Tensor, "b s"], Float[Tensor, "p b c y"], Float[Tensor, "p b c y"]]:
-        """Scale, dual solutions and predictions of the rows, each from all others."""
+        """The scale, the dual solutions, and predictions of the rows, each from all others."""
         scale, gram = self._scaled(feature_set)
         added = ridge_terms(penalties, feature_set, gram)
         dual, diagonal = chosen(shifted_solutions)(gram, added, targets - shares[:, None])
@@ -114,12 +115,12 @@ class _Rows(NamedTuple):
     def _scaled(
         self, feature_set: FeatureSet
     ) -> tuple[Float[Tensor, "b s"], Float[Tensor, "b c c"]]:
-        """What features are multiplied by, all of a kind alike, and products of the scaled rows."""
+        """The factors of features, the same for all of a kind, and products of the scaled rows."""
         tasks, rows, _ = self.features.shape
         gram, scales = self.features.new_zeros(tasks, rows, rows), []
         for part in feature_set:
             product = self.products[part.place.start, part.place.stop]
-            # The variances of all features of a kind together are those of its rows.
+            # The diagonal sums the squares of a row, so its mean is the variance of the kind.
             variance = product.diagonal(dim1=1, dim2=2).sum(-1, keepdim=True) / rows
             factor = scale_of_kind(variance, part)
             gram.addcmul_(product, factor.square().unsqueeze(-1))

@@ -1,6 +1,6 @@
-"""Whether regressions could be solved, asked once at the end.
+"""Checks whether regressions could be solved, once at the end.
 
-Where a matrix has no Cholesky factor there is NaN (`kernels/cholesky.py`).
+A matrix without a Cholesky factor gives NaN (`kernels/cholesky.py`).
 """
 
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ from tabicl_linear.types import Tensor
 
 
 def assert_solved(solutions: Iterable[Tensor]) -> None:
-    """Look at what was solved: the host waits for the device once.
+    """Raise if a solution has values that are not finite; the host waits for the device once.
 
     Raises:
-        torch.linalg.LinAlgError: Not all are finite.
+        torch.linalg.LinAlgError: Some values are not finite.
     """
     finite = torch.stack([solution.isfinite().all() for solution in solutions])
     if not finite.all():

@@ -1,6 +1,6 @@
-"""Rows from one solution to the next, how solutions did on them, and what is best after each.
+"""Stretches of rows from one solution to the next, how solutions did on them, and what is best.
 
-Whatever does not depend on how rows were cut is found for all solutions at once.
+Whatever does not depend on how rows were cut into pieces is computed for all solutions at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,23 +23,23 @@ from tabicl_linear.types import Bool, Float, Tensor
 
 
 class Candidates(NamedTuple):
-    """Solutions of one set, one for each penalty, as linear functions of the features."""
+    """The solutions of one set with each penalty, as linear functions of the features."""
 
     weights: Float[Tensor, "p b f y"]
     offsets: Float[Tensor, "p b y"]
 
 
 SetCandidates = tuple[Candidates, ...]
-"""Those of each set."""
+"""The candidates of each set."""
 
 
 class Stretch(NamedTuple):
-    """Some rows.
+    """Rows that are predicted by the same solution.
 
     Attributes:
-        features: Of the rows.
-        targets: One-hot labels.
-        prior: Class shares of all rows before each.
+        features: Features of the rows.
+        targets: Their one-hot labels.
+        prior: Class shares of all rows before each row.
     """
 
     features: Float[Tensor, "b n f"]
@@ -48,12 +48,12 @@ class Stretch(NamedTuple):
 
     @property
     def num_rows(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return self.targets.shape[1]
 
     @property
     def present(self) -> Bool[Tensor, "b n y"]:
-        """Classes among the rows before each."""
+        """Which classes occur among the rows before each row."""
         return self.prior > 0
 
     @property
@@ -64,7 +64,7 @@ class Stretch(NamedTuple):
     def shares(
         self, candidates: SetCandidates, sets: Sequence[FeatureSet]
     ) -> Float[Tensor, "s p b n y"]:
-        """Shares that all candidates predict."""
+        """Class shares that every candidate predicts for the rows."""
         features = self.features.double()
         shares = [
             offset_shares(of_set(features, feature_set), linear.weights, linear.offsets)
@@ -73,11 +73,11 @@ class Stretch(NamedTuple):
         return torch.stack(shares)
 
     def squared_errors(self, shares: Float[Tensor, "*s b n y"]) -> Float[Tensor, "*s b"]:
-        """Of predicted shares, summed over rows and classes."""
+        """Squared errors of predicted shares, summed over rows and classes."""
         return (shares - self.targets).square().sum((-1, -2))
 
     def error_products(self, shares: Float[Tensor, "b n s y"]) -> Float[Tensor, "b s s"]:
-        """Sums over rows and classes of the products of the errors of any two sets."""
+        """Products of the errors of any two sets, summed over rows and classes."""
         residuals = shares - self.targets.unsqueeze(2)
         return torch.einsum("bnsy,bnty->bst", residuals, residuals)
 
@@ -90,7 +90,7 @@ class Trial(NamedTuple):
     """What a solution predicts for the stretch after it, and how solutions have done up to its end.
 
     Attributes:
-        shares: By the penalty that had been least wrong, for each set and task.
+        shares: Predictions with the penalty that had the least error before, for each set and task.
         errors: Squared error of each set and penalty.
         products: Sums of products of the errors of any two sets.
     """
@@ -104,11 +104,11 @@ class Mix(NamedTuple):
     """What all sets together predict for a stretch, and how they have done up to its end.
 
     Attributes:
-        shares: Of the mixture.
+        shares: Predictions of the mixture.
         losses: Log-loss at each confidence.
         scatter: Squared error of the class shares.
-        labels: Rows of each class.
-        recent: The last rows, where a class map is fitted to them.
+        labels: Number of rows of each class.
+        recent: The last rows, if a class map is fitted to them; else None.
     """
 
     shares: Float[Tensor, "b n y"]
@@ -128,7 +128,7 @@ class Choice(NamedTuple):
 
     @classmethod
     def of(cls, solution: Solution) -> "Choice":
-        """That of a solution."""
+        """The choice that a solution holds."""
         return cls(solution.errors, solution.mixture, solution.confidence, solution.class_map)
 
     def predictions(
@@ -137,7 +137,7 @@ class Choice(NamedTuple):
         shares: Float[Tensor, "b n s y"],
         mix: Float[Tensor, "b n y"],
     ) -> RidgePredictions:
-        """Predicted shares and their mixture with what is known about them."""
+        """Predictions from the shares of each set and their mixture `mix`, under this choice."""
         return RidgePredictions(
             shares,
             rows.prior,
@@ -153,7 +153,7 @@ class Choice(NamedTuple):
         errors: Float[Tensor, "s p b"],
         prior: Float[Tensor, "b y"],
     ) -> Solution:
-        """The candidates with the smallest errors."""
+        """The solution with the candidates that have the smallest errors, under this choice."""
         best = errors.argmin(1)  # [s b]
         tasks = torch.arange(best.shape[1], device=best.device)
         pairs = list(zip(candidates, best, strict=True))
@@ -165,12 +165,12 @@ class Choice(NamedTuple):
 def choose(
     trials: Sequence[Trial], mixtures: Sequence[Float[Tensor, "b s"]], mixes: Sequence[Mix]
 ) -> list[Choice]:
-    """What suits each of several solutions best, as judged by the rows that it was found from.
+    """What suits each of several solutions best, judged by the rows that it was solved from.
 
     Args:
-        trials: Of the stretch that ends with each.
-        mixtures: Best mixture of the sets for each.
-        mixes: Of the stretch that ends with each.
+        trials: For each solution, the trial on the stretch that ends with it.
+        mixtures: For each solution, the best mixture of the sets.
+        mixes: For each solution, the mix of the stretch that ends with it.
     """
     relative = [
         (trial.errors.amin(1) / mix.scatter.clamp(min=SMALLEST_VARIANCE)).T  # [b s]
@@ -190,25 +190,25 @@ def choose(
 def least_wrong(
     shares: Float[Tensor, "s p b n y"], errors: Float[Tensor, "s p b"]
 ) -> Float[Tensor, "b n s y"]:
-    """Shares by the penalty with the smallest errors, for each set and task."""
+    """The shares that the penalty with the smallest error predicts, for each set and task."""
     return chosen_penalties(shares, errors.argmin(1)).movedim(0, 2)
 
 
 def mixed(
     mixture: Float[Tensor, "b s"], shares: Float[Tensor, "b n s y"]
 ) -> Float[Tensor, "b n y"]:
-    """Shares that all sets predict together."""
+    """Shares that all sets predict together, weighted by the mixture."""
     return (mixture[:, None, :, None] * shares).sum(2)
 
 
 def at_once(
     function: Callable[[Tensor], Tensor], items: Sequence[Tensor], dim: int = 0
 ) -> list[Tensor]:
-    """What a function makes of each item, computed for the tasks of all items together.
+    """Apply a function to each item, computing it for the tasks of all items together.
 
     Args:
-        function: Of tasks, which it returns in the first dimension.
-        items: Its arguments, for the same tasks each.
+        function: Takes a tensor of tasks; its result has the tasks in the first dimension.
+        items: Arguments of the function; all have the same tasks.
         dim: Their dimension of tasks.
     """
     if not items:
@@ -217,5 +217,5 @@ def at_once(
 
 
 def alone(part: Tensor) -> Tensor:
-    """A copy that does not hold the memory of what it is a part of."""
+    """A copy of a part of a tensor, which does not keep the memory of the whole."""
     return part.clone(memory_format=torch.contiguous_format)

@@ -1,4 +1,4 @@
-"""Sums over the rows of a context, from which regressions on them are solved."""
+"""Sums over the rows of a context, from which regressions are solved."""
 
 from collections.abc import Sequence
 from operator import add
@@ -10,13 +10,15 @@ from tabicl_linear.types import Float, Tensor
 
 
 class RidgeSums(NamedTuple):
-    """Sums over the rows of a context; those of two contexts add.
+    """Sums over the rows of a context; the sums of two contexts can be added.
+
+    A row has features f and a one-hot label r.
 
     Attributes:
-        rows: How many rows.
+        rows: Number of rows.
         features: Sum of f.
         gram: Sum of f f'.
-        cross: Sum of f r', r one-hot.
+        cross: Sum of f r'.
         labels: Sum of r.
     """
 
@@ -30,8 +32,9 @@ class RidgeSums(NamedTuple):
     def of(cls, features: Float[Tensor, "b n f"], targets: Float[Tensor, "b n y"]) -> "RidgeSums":
         """Sums over these rows, in float64 whatever the dtype of `features`.
 
-        Products of float32 are off by about 1e-7 for every row: tens of thousands of rows of equal
-        or constant features outgrow the penalty, and nothing positive definite is left.
+        Products in float32 have an error of about 1e-7 per row: with equal or constant features,
+        the errors of tens of thousands of rows outgrow the penalty, and the matrix would not be
+        positive definite.
         """
         features, targets = features.double(), targets.double()
         return cls(
@@ -51,7 +54,7 @@ class Moments(NamedTuple):
     """Centred sums over the rows of contexts, which may differ in length.
 
     Attributes:
-        rows: How many rows.
+        rows: Number of rows of each context.
         mean: Mean of each feature.
         shares: Class shares.
         gram: Sum of (f - mean) (f - mean)'.
@@ -66,7 +69,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, sums: Sequence[RidgeSums]) -> "Moments":
-        """Those of contexts of the same tasks, all tasks of the first context first."""
+        """Moments of several contexts of the same tasks, the tasks of the first context first."""
         _, *parts = zip(*sums, strict=True)
         return cls.centred_(*(torch.cat(part) for part in parts))
 
@@ -78,9 +81,9 @@ class Moments(NamedTuple):
         cross: Float[Tensor, "b f y"],
         labels: Float[Tensor, "b y"],
     ) -> "Moments":
-        """Those of sums (`RidgeSums`), in the memory of `gram` and `cross`.
+        """Moments from sums (see `RidgeSums`), computed in the memory of `gram` and `cross`.
 
-        Of thousands of features a copy takes as long as a tenth of a Cholesky factor.
+        With thousands of features, a copy would take a tenth of the time of a Cholesky factor.
         """
         rows = labels.sum(-1, keepdim=True)
         mean, shares = features / rows, labels / rows
@@ -91,7 +94,7 @@ class Moments(NamedTuple):
 
 
 def _symmetric_products(features: Float[Tensor, "b n f"]) -> Float[Tensor, "b f f"]:
-    """F'F, each half of its columns with those from there on; the rest is the same by symmetry."""
+    """F'F; the product of the second half of the columns with the first is copied by symmetry."""
     ft, middle = features.transpose(1, 2), features.shape[2] // 2
     products = features.new_empty(len(features), features.shape[2], features.shape[2])
     products[:, :middle] = ft[:, :middle] @ features

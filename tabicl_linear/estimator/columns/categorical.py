@@ -1,4 +1,4 @@
-"""Columns of categories: a number for each."""
+"""Columns of categories, encoded by a number for each category."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -28,23 +28,24 @@ from tabicl_linear.estimator.notices import brief, warn_user
 UNSEEN = -1
 MAX_CATEGORIES = 256
 FEWEST_KEYS = 20
-"""Rows of which each has another category, from which on that is a warning."""
+"""From this number of rows on, a different category in each is worth a warning."""
 _KINDS: tuple[tuple[str, Callable[[Any], bool], Callable[[str], bool]], ...] = (
     ("booleans", dtypes.is_bool_dtype, lambda name: name.lower() in ("true", "false")),
     ("numbers", dtypes.is_numeric_dtype, lambda name: number_of(name) is not None),
     ("dates", dtypes.is_datetime64_any_dtype, lambda name: date_of(name) is not None),
 )
-"""What a dtype holds that is not made for categories, and whether a category is text of it."""
+"""Kinds of cells other than text: their name, whether a dtype holds them, and whether a category is
+the text of one."""
 
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """Numbers the categories of the training rows.
+    """Encodes each category of the training rows by a number.
 
     Attributes:
-        codes: Category (as text) to code, 0, 1, ...
-        other: Code of every other category: -1, or one of its own where rare ones were joined.
-        missing: Code where a value is missing; None if none was in the training rows.
+        codes: Code (0, 1, ...) of each category (as text).
+        other: Code of every other category: -1, or one that rare categories share.
+        missing: Code of missing values; None if the training rows had none.
     """
 
     name: Hashable
@@ -55,7 +56,7 @@ class CategoryColumn:
     missing: int | None
 
     def encode(self, cells: pd.Series) -> FloatArray:
-        """Ordinal codes; `other` where the category is unknown, NaN if missing was never seen."""
+        """Codes in float64: `other` for unknown categories; NaN if missing values are new."""
         names = category_names(cells, boolean=self.kind == "boolean")
         codes = looked_up(names, self.codes)
         absent = pd.isna(names)
@@ -70,9 +71,12 @@ class CategoryColumn:
     def _refuse_other_kind(
         self, cells: pd.Series, names: npt.NDArray[Any], unknown: BoolArray
     ) -> None:
-        """Refuse a column of booleans, numbers or dates in which no category was of that kind."""
+        """Raise if cells are booleans, numbers or dates and no training category was.
+
+        Or if the column held booleans in training, and holds something else.
+        """
         if self.kind == "boolean":
-            # The other truth value is merely unseen where training rows have only one.
+            # If training rows have only one truth value, the other one is merely new.
             strange = [name for name in names[unknown] if name not in ("False", "True")]
             if strange:
                 remedy = "give True, False or a missing value"
@@ -81,7 +85,7 @@ class CategoryColumn:
             return
         for what, is_kind, is_one in _KINDS:
             if is_kind(cells.dtype):
-                # A category that is a number may be a code of anything.
+                # A category that is a number may be the code of anything.
                 if any(is_one(name) or number_of(name) is not None for name in self.codes):
                     return
                 training = f"categories such as {brief(next(iter(self.codes)))}"
@@ -92,9 +96,9 @@ class CategoryColumn:
 def fit_categories(
     cells: pd.Series, position: int, reading: Reading, labels: IntArray | None
 ) -> tuple[CategoryColumn | RateColumn | DroppedColumn, ...]:
-    """Learn a training column of categories; `position` is in the table.
+    """Learn a training column of categories, at `position` in the table.
 
-    With class indices of the rows, many categories are also encoded by the rates of the classes.
+    With class indices of the rows, many categories are also encoded by class rates.
     """
     assert reading.kind in ("boolean", "categorical")
     name = cells.name
@@ -111,7 +115,7 @@ def fit_categories(
     if is_key:
         _warn_of_key(cells, len(categories))
     if len(categories) + has_gaps > MAX_CATEGORIES:
-        # Codes are left for the other categories together, and for missing values.
+        # One code is left for all other categories together, and one for missing values.
         other = MAX_CATEGORIES - 1 - has_gaps
         if not rates and not is_key:
             _warn_of_joined(name, len(categories), other)
@@ -124,7 +128,7 @@ def fit_categories(
 
 
 def _in_order(cells: pd.Series, counts: pd.Series) -> list[str]:
-    """The categories that occur: in the order of a categorical dtype, else numbers before texts."""
+    """The categories that occur, in the order of a categorical dtype, or numbers before texts."""
     if not isinstance(cells.dtype, pd.CategoricalDtype):
         return sorted(counts.index, key=place_of)
     texts = texts_of(cells.cat.categories, cells.dtype)

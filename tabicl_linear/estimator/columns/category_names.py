@@ -1,4 +1,4 @@
-"""Names of categories: the text of a cell, by which categories are told apart and found again."""
+"""Names of categories: the text of a cell, which identifies its category."""
 
 import math
 import re
@@ -20,16 +20,16 @@ from tabicl_linear.estimator.notices import brief, listed, warn_user
 
 _ESCAPE = r"\\(?:x[0-9a-f]{2}|[\\'nrt])"
 _BYTES = re.compile(rf"""b(?:'(?:[ -&(-\[\]-~]|{_ESCAPE})*'|"(?:[ !#-\[\]-~]|{_ESCAPE})*")""")
-"""Bytes as Python writes them."""
+"""Bytes as their `repr` writes them."""
 
 
 def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[Any]:
     """The cells as text, so that 1, 1.0 and '1' are one category; None where missing.
 
-    So are 5.1 in float64 and in float32.
+    5.1 in float64 and 5.1 in float32 are one category as well.
     """
     absent = are_missing(cells)
-    if dtypes.is_object_dtype(cells.dtype):  # cells may be unhashable: one by one
+    if dtypes.is_object_dtype(cells.dtype):  # one by one, since cells may be unhashable
         names = np.array([text_of(value) for value in cells], dtype=object)
     else:
         codes, distinct = pd.factorize(cells)
@@ -42,7 +42,7 @@ def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[An
 
 
 def texts_of(values: Any, dtype: Any) -> list[str]:
-    """The text of each of some values, an array or index, that cells of a dtype hold."""
+    """The text of each value in an array or index; `dtype` is that of the cells with the values."""
     dtype = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
     if dtypes.is_float_dtype(dtype):
         values = decimals(np.asarray(values, dtype=np.float64), dtype)
@@ -55,17 +55,17 @@ def text_of(value: object) -> str:
         return str(int(value))
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
-    # The text of an array leaves out what is in the middle of a long one.
+    # As a list, since the text of a long array leaves out its middle.
     return str(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
 def looked_up(names: npt.NDArray[np.object_], values: Mapping[str, float]) -> FloatArray:
-    """The value of each category by its name; NaN where there is none.
+    """The value of each category, looked up by its name; NaN where there is none.
 
-    A name that is not there counts as the one that is the same number, truth value or time: files
-    turn 007 into 7 and TRUE into True wherever all cells look like that, and the text of a date is
-    another in each of its types. So does text that differs in blanks, or in the form of accents,
-    and what pandas and Python write of bytes, as "b'a'".
+    A name that `values` lacks stands for the one with the same meaning, if there is exactly one:
+    the same number, truth value or time. Files turn 007 into 7 and TRUE into True if all cells look
+    like that, and a date has another text in each type. Blanks, the form of accents, and bytes
+    written as "b'a'" make no difference either.
     """
     numbers = pd.Series(names, dtype=object).map(dict(values)).to_numpy(np.float64, copy=True)
     unknown = np.isnan(numbers) & ~pd.isna(names)
@@ -79,7 +79,7 @@ def looked_up(names: npt.NDArray[np.object_], values: Mapping[str, float]) -> Fl
 
 
 def canonical(name: str) -> str:
-    """One text for all names that `looked_up` takes for the same."""
+    """One text for all names that have the same meaning for `looked_up`."""
     meaning = _meaning(name)
     return str(meaning.normalize() if isinstance(meaning, Decimal) else meaning)
 
@@ -97,7 +97,7 @@ def _meaning(name: str) -> object:
 
 
 def warn_of_blanks(names: Iterable[str], what: str, remedy: str) -> None:
-    """Say that some names differ in blanks around them alone, as cells of a spreadsheet do."""
+    """Warn of names that differ only in blanks around them, as cells of a spreadsheet may."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(name.strip(), []).append(name)
@@ -110,11 +110,11 @@ def warn_of_blanks(names: Iterable[str], what: str, remedy: str) -> None:
 
 
 def date_of(text: str) -> datetime | None:
-    """The time that a text stands for (ISO 8601), in UTC without zone, or None if it is no date."""
+    """The time that an ISO 8601 text stands for, in UTC without zone; None if it is no date."""
     try:
         time = datetime.fromisoformat(text)
         return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError):  # of years before 1 in UTC
+    except (ValueError, OverflowError):  # OverflowError: the year in UTC is before 1
         return None
 
 
@@ -128,6 +128,6 @@ def number_of(text: str) -> float | None:
 
 
 def place_of(name: str) -> tuple[bool, float, str]:
-    """Where a category stands among others: numbers first, by size, then texts."""
+    """Key that sorts categories: numbers first, by size, and then texts."""
     number = number_of(name)
     return (number is None, 0.0 if number is None else number, name)

@@ -1,4 +1,4 @@
-"""Cells of a column: which are missing, and which numbers or time stamps the others stand for."""
+"""Cells of a column: which are missing, and the numbers or time stamps of the others."""
 
 from collections.abc import Hashable
 from datetime import date, time
@@ -25,19 +25,19 @@ from tabicl_linear.estimator.notices import brief
 MISSING_TEXT = ("", "nan")
 """Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
 TRUTHS = {"0": "False", "1": "True", "false": "False", "true": "True"}
-"""Names of truth values, by the texts and numbers (in small letters) that stand for them beside
-booleans, as in pieces of a table."""
+"""Names of truth values, by the texts and numbers (in small letters) that may stand for them where
+other cells are booleans, as in a table in pieces."""
 DATE_KINDS = ("datetime", "datetime64", "date")
-"""What pandas calls objects that are dates."""
+"""What pandas' `infer_dtype` calls objects that are dates."""
 _SHORT_FLOATS: dict[str, Any] = {
     **dict.fromkeys(("float16", "halffloat[pyarrow]"), np.float16),
     **dict.fromkeys(("float32", "float[pyarrow]"), np.float32),
 }
-"""Floats of few digits, by the names (in small letters) that NumPy, pandas and Arrow give them."""
+"""Short float types, by the names (in small letters) that NumPy, pandas and Arrow give them."""
 
 
 def unlike_training(name: Hashable, held: str, holds: str, remedy: str) -> DataError:
-    """The error for a column whose cells are not of the kind that they were in training."""
+    """The error for a column whose cells are of another kind than in training."""
     return DataError(
         f"Column {brief(name)} held {held} in the training table and holds {holds}; {remedy}."
     )
@@ -48,7 +48,7 @@ def are_missing(cells: pd.Series) -> BoolArray:
     if dtypes.is_numeric_dtype(cells.dtype):
         return ~np.isfinite(cells.to_numpy(dtype=np.float64, na_value=np.nan))
     absent = cells.isna().to_numpy(dtype=bool)
-    if dtypes.is_object_dtype(cells.dtype):  # cells may be unhashable: no `isin`
+    if dtypes.is_object_dtype(cells.dtype):  # without `isin`, since cells may be unhashable
         return absent | np.array([isinstance(v, str) and v in MISSING_TEXT for v in cells], bool)
     if dtypes.is_datetime64_any_dtype(cells.dtype):
         return absent
@@ -78,7 +78,7 @@ def numbers(cells: pd.Series, text_format: str) -> FloatArray:
 
 
 def _numbers_of_text(cells: pd.Series, absent: BoolArray, text_format: str) -> FloatArray:
-    """The numbers of text and objects, of which some are absent; see `numbers`."""
+    """The numbers that text and objects stand for; see `numbers`. `absent`: missing cells."""
     decimal, unit = text_format[:1], text_format[1:]
     values = parsed_numbers(cells, decimal)
     wrong = np.isnan(values) & ~absent
@@ -89,14 +89,14 @@ def _numbers_of_text(cells: pd.Series, absent: BoolArray, text_format: str) -> F
         raise unlike_training(cells.name, "numbers", other, "give numbers or missing values")
     if unit:
         is_number = ~np.isnan(values)
-        if unit != "%":  # what pandas reads has no unit, and fits
+        if unit != "%":  # numbers without a unit fit, and pandas reads these by itself
             is_number &= np.isnan(parsed_numbers(cells, ""))
         _refuse_other_unit(cells[is_number], unit)
     return values
 
 
 def _refuse_other_unit(cells: pd.Series, unit: str) -> None:
-    """Refuse text in another unit; text without one counts as in the unit, except of percent."""
+    """Raise for text in another unit; text without a unit is accepted, except for percent."""
     fitting = {unit} if unit == "%" else {unit, ""}
     of_training = "without a unit" if unit == NO_UNIT else f"in {unit}"
     for value in cells:
@@ -113,7 +113,7 @@ def stamps(cells: pd.Series, text_format: str) -> pd.Series:
     """
     name = cells.name
     if isinstance(cells.dtype, pd.CategoricalDtype):
-        cells = cells.astype(object)  # of dates or of text: what the categories are
+        cells = cells.astype(object)  # dates or text, as the categories are
     try:
         times = (_of_dates if _holds_dates(cells) else _of_texts)(cells, text_format)
         return times.dt.tz_localize(None).dt.as_unit("us")
@@ -133,7 +133,7 @@ def _of_dates(cells: pd.Series, text_format: str) -> pd.Series:
 
 
 def _of_texts(cells: pd.Series, text_format: str) -> pd.Series:
-    """Time stamps of text in one format, with or without objects of Python among it."""
+    """Time stamps of text in one format, among which there may be date or time objects."""
     objects = cells.astype(object)
     absent = are_missing(cells) | are_placeholders(objects)
     times = read_dates(objects.where(are_instances(objects, str) & ~absent), text_format)
@@ -154,7 +154,7 @@ def _of_texts(cells: pd.Series, text_format: str) -> pd.Series:
 
 
 def _refuse_zones(objects: pd.Series) -> None:
-    """Refuse times of day in a time zone: without a day, those of two zones have no order."""
+    """Raise for times of day in a time zone: without a day, those of two zones have no order."""
     zoned = [v for v in objects if isinstance(v, time) and v.utcoffset() is not None]
     if zoned:
         what = f"times of day with a time zone ({zoned[0]})"
@@ -171,7 +171,7 @@ def _holds_dates(cells: pd.Series) -> bool:
 def parsed_numbers(cells: pd.Series, decimal: str) -> FloatArray:
     """The numbers that texts and objects stand for; NaN where they are not numbers.
 
-    Without a decimal sign only what pandas reads counts as a number.
+    If `decimal` is empty, only what pandas itself reads counts as a number.
     """
     numbers = pd.to_numeric(cells.astype(object), errors="coerce")
     if dtypes.is_complex_dtype(numbers.dtype):
@@ -187,12 +187,12 @@ def parsed_numbers(cells: pd.Series, decimal: str) -> FloatArray:
 
 
 def decimals(values: FloatArray, dtype: Any) -> FloatArray:
-    """The decimals of few digits that values of a dtype stand for, so 5.1 in float32 is 5.1.
+    """The short decimals that values of a dtype stand for, so that 5.1 in float32 becomes 5.1.
 
-    Learners compare values with those of the context, so that 5.0999999 and 5.1 may be told apart.
-    A float64 table and the same table in float32 would then get different predictions. Values of
-    wide dtypes stay as they are, and so do those that no decimal of so few digits (3 in float16, 6
-    in float32) is rounded to.
+    Learners compare values with those of the context and may tell 5.0999999 from 5.1, so a float64
+    table and the same table in float32 would get different predictions. Values of wide dtypes stay
+    as they are. So do values that are not the rounding of a short decimal (of 3 digits in float16,
+    6 in float32).
     """
     dense = dtype.subtype if isinstance(dtype, pd.SparseDtype) else dtype
     kind = _SHORT_FLOATS.get(str(dense).lower())
@@ -202,7 +202,7 @@ def decimals(values: FloatArray, dtype: Any) -> FloatArray:
     digits = np.finfo(kind).precision
     places = np.zeros_like(values)
     places[present] = digits - 1 - np.floor(np.log10(np.abs(values[present])))
-    # Powers of ten are exact up to 22, so dividing by them gives the float64 next to the decimal.
+    # Powers of ten are exact up to 10**22, so a division gives the float64 next to the decimal.
     up, down = 10.0 ** places.clip(0), 10.0 ** (-places).clip(0)
     rounded = np.rint(values * up / down) * down / up
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,8 +1,8 @@
-"""Rates of classes in categories of a table to which rows are added, from exact counts.
+"""Rates of classes in categories, for tables to which rows are added, from exact counts.
 
-A row is encoded by the rows before it, and added to the counts then: its own label is not among
-them, and where a table is cut into pieces does not matter. Rows to predict are encoded by all rows.
-So no number that a regression has been solved with is revised, and rates know every row.
+A row is encoded by the rows before it, and only then added to the counts. So its own label is not
+among them, and it does not matter where a table is cut into pieces. Rows to predict are encoded by
+all rows so far. Numbers that a regression has read are never revised, yet rates know every row.
 """
 
 from collections.abc import Hashable
@@ -17,21 +17,21 @@ from tabicl_linear.estimator.columns.category_names import category_names, looke
 from tabicl_linear.estimator.columns.target_rates import RateColumn, shrunk
 
 MOST_COUNTED = 16_384
-"""Categories of a column that are counted, the first ones; later ones have the mean rate."""
+"""Maximum number of categories of a column that are counted; later ones get the mean rate."""
 MISSING = 0
 """Place of missing values among the counts."""
 
 
 @dataclass(frozen=True)
 class CountedRateColumn:
-    """The rate of one class in the category of a row, by all rows so far.
+    """Encodes the category of a row by the rate of one class in it, in all rows so far.
 
     Attributes:
         label: Index of the class.
-        places: Where each category (as text) is counted, from 1.
-        rows: Rows of each category; missing values first.
-        hits: Rows of the class among them.
-        mean: Rate of the class in the rows that grew the trees, also that of unknown categories.
+        places: Place of each category (as text) among the counts, from 1.
+        rows: Number of rows of each category; that of missing values comes first.
+        hits: Number of rows of the class among them.
+        mean: Rate of the class in the rows that grew the trees, which unknown categories get.
         strength: How many rows of the mean rate are added to those of every category.
     """
 
@@ -46,7 +46,7 @@ class CountedRateColumn:
 
     @classmethod
     def of(cls, column: RateColumn, cells: pd.Series, labels: IntArray) -> "CountedRateColumn":
-        """The same rates, to be counted on from the rows that they were learnt on."""
+        """The same rates with counts that can be updated; `cells` and `labels` taught `column`."""
         none = np.zeros(1, dtype=np.int64)
         of_class = column.name, column.position, column.label
         empty = cls(*of_class, {}, none, none, column.mean, column.strength)
@@ -61,11 +61,11 @@ class CountedRateColumn:
         return shrunk(hits, rows, self.mean, self.strength)
 
     def read(self, cells: pd.Series, labels: IntArray) -> tuple[FloatArray, "CountedRateColumn"]:
-        """Rates of the next labelled rows by the rows before each, and the column after them."""
+        """Rates of further labelled rows, each by the rows before it; and the column after them."""
         column, places = self._with_places(category_names(cells))
         is_hit = (labels == self.label).astype(np.int64)
         is_counted = places >= 0
-        # Rows before a row in this piece, of its category: all that are not counted are one.
+        # Rows of the same category before each row of this piece; uncounted categories are one.
         by_place = pd.DataFrame({"place": places, "hit": is_hit}).groupby("place")
         rows_before = by_place.cumcount().to_numpy()
         hits_before = by_place["hit"].cumsum().to_numpy() - is_hit
@@ -78,9 +78,9 @@ class CountedRateColumn:
         return rates, replace(column, rows=column.rows + more_rows, hits=column.hits + more_hits)
 
     def _with_places(self, names: npt.NDArray[np.object_]) -> tuple["CountedRateColumn", IntArray]:
-        """The column with room for new categories, and where rows are counted; -1: nowhere.
+        """The column with places for new categories, and the place of each row; -1 for none.
 
-        Names are told apart as they are written, as in a table at once.
+        Names are told apart as they are written, as in a table that is read at once.
         """
         places = _indices(pd.Series(names, dtype=object).map(self.places).to_numpy(np.float64))
         places[pd.isna(names)] = MISSING

@@ -18,9 +18,9 @@ CategoricalFeatures: TypeAlias = (
 def are_declared(
     declared: CategoricalFeatures, names: Sequence[Hashable] | None, width: int
 ) -> BoolArray:
-    """Which of `width` columns are declared: by position, by name or by one boolean for each.
+    """Which of `width` columns are declared: by position, by name or by one boolean per column.
 
-    `names` are those of the columns; None where they have none.
+    `names` are the names of the columns; None if they have none.
 
     Raises:
         DataError: A column does not exist, or there are not as many booleans as columns.
@@ -45,7 +45,7 @@ def are_declared(
 
 
 def _position(feature: object, names: Sequence[Hashable], width: int) -> int:
-    """The position of the column that is declared by its name or position."""
+    """The position of a column that is declared by `feature`, its name or position."""
     position = names.index(feature) if feature in names else feature
     if isinstance(position, int | np.integer) and 0 <= position < width:
         return int(position)

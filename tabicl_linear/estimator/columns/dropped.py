@@ -1,4 +1,4 @@
-"""Columns that nothing is learnt from."""
+"""Columns from which nothing can be learnt."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ EMPTY, CONSTANT = "no training row has a value", "all training rows have the sam
 
 @dataclass(frozen=True)
 class DroppedColumn:
-    """A column without information; `reason` is one such as `CONSTANT`."""
+    """A column without information; `reason` says why, for example `CONSTANT`."""
 
     name: Hashable
     position: int

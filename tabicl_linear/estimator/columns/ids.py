@@ -1,8 +1,8 @@
-"""Whole numbers: numbers, or names such as ids and codes? Training rows say which.
+"""Decides whether whole numbers are numbers or names (ids, codes), by the training rows.
 
-Numbers predict the classes by their order, names one by one. What predicts rows that were left out
-better is what a column of text is taken for. A column of a numeric dtype has been declared numbers,
-and stays so: its owner is told.
+Numbers predict the classes by their order, and names one by one. A column of text is read as
+whichever predicts left-out rows better. A column of a numeric dtype is always read as numbers; if
+it looks like names, a warning tells the user.
 """
 
 from collections.abc import Sequence
@@ -21,34 +21,36 @@ from tabicl_linear.estimator.columns.text_formats import are_placeholders
 from tabicl_linear.estimator.notices import brief, listed, warn_user
 
 FEWEST_ROWS = 50
-"""Fewer rows tell nothing, and the column is read as numbers."""
+"""With fewer rows there is no evidence, and the column is read as numbers."""
 MOST_ROWS = 20_000
 MOST_DISTINCT = 0.9
-"""Different values per row; with more, they tell nothing one by one, and are read as numbers."""
+"""Maximum of different values per row. With more, nearly every row has its own, which says nothing
+about other rows, and the column is read as numbers."""
 NUM_BINS = 16
 STRENGTHS = (1.0, 10.0, 100.0)
-"""Rows of the mean rate that are added to those of a bin or a name; the best of these counts."""
+"""Numbers of rows of the mean rate to add to those of a bin or a name; the best one is taken."""
 MOST_CLASSES = 8
 FEWEST_IDS = 50
 """Columns with fewer different numbers are not taken for ids."""
 TIMES_AS_MUCH, LEAST_GAIN = 3.0, 0.01
-"""Ids explain three times as much one by one as by their order, and at least a hundredth of the
-squared error."""
+"""Ids must explain three times as much one by one as by their order, and at least a hundredth of
+the squared error."""
 SIGNIFICANCE = 0.05
-"""Chance that a column of a table in which none tells anything is taken for ids (Bonferroni)."""
+"""Chance that some column is taken for ids in a table of uninformative columns (Bonferroni)."""
 MOST_COMMON = 0.5
-"""Share of rows with the most frequent number: with more it is a count or an amount, mostly 0."""
+"""Maximum share of rows with the most frequent number; with more, the column is a count or an
+amount that is mostly 0."""
 
 EXACT = 2.0**53
-"""Whole numbers from this one on may be the same number in float64."""
+"""From here on, different whole numbers may be the same in float64."""
 _EXACT_KINDS = (int, np.integer, Decimal)
-"""Objects that hold whole numbers of any length."""
+"""Types of objects that hold whole numbers of any length."""
 
 
 def whole_numbers(cells: pd.Series, labels: IntArray) -> Reading | None:
-    """How a training column of whole numbers as text is read; None for others, or few rows.
+    """How to read a training column of whole numbers as text; None for other columns or few rows.
 
-    What stands for a missing number does not count. The note of the reading says why.
+    Texts that stand for missing numbers do not count. The note of the reading says why.
     """
     if not (dtypes.is_object_dtype(cells.dtype) or dtypes.is_string_dtype(cells.dtype)):
         return None
@@ -77,9 +79,9 @@ def _is_whole(cell: object) -> bool:
 
 
 def ids_among(cells: pd.Series, labels: IntArray, tried: int = 1) -> int | None:
-    """How many different numbers a column of a numeric dtype holds, if they are ids by evidence.
+    """How many different numbers a column of a numeric dtype holds, if they look like ids; or None.
 
-    `tried` is how many columns are asked about: of many, some look like ids by chance.
+    `tried` is how many columns are tested in all: among many, some look like ids by chance.
     """
     if not dtypes.is_numeric_dtype(cells.dtype) or dtypes.is_bool_dtype(cells.dtype):
         return None
@@ -101,9 +103,9 @@ def ids_among(cells: pd.Series, labels: IntArray, tried: int = 1) -> int | None:
 
 
 def merged_in_float64(cells: pd.Series) -> tuple[int, int] | None:
-    """How many different whole numbers from 2**53 on a column has, and how many of them float64.
+    """How many different whole numbers from 2**53 on a column has, and how many float64 leaves.
 
-    None if all are told apart, as those of most columns.
+    None if float64 tells them all apart, as in most columns.
     """
     if dtypes.is_object_dtype(cells.dtype) or dtypes.is_string_dtype(cells.dtype):
         cells = cells.astype(object)
@@ -114,14 +116,14 @@ def merged_in_float64(cells: pd.Series) -> tuple[int, int] | None:
     are_large = np.abs(values) >= EXACT
     if not are_large.any():
         return None
-    num_given, num_left = cells[are_large].nunique(), len(np.unique(values[are_large]))
-    return (num_given, num_left) if num_left < num_given else None
+    num_integers, num_floats = cells[are_large].nunique(), len(np.unique(values[are_large]))
+    return (num_integers, num_floats) if num_floats < num_integers else None
 
 
 def warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:
-    """Say which columns of numbers hold ids by the evidence of `ids_among`."""
+    """Warn of columns of numbers that look like ids; see `ids_among`."""
     places = [place for place, reading in enumerate(readings) if reading == PLAIN_NUMBERS]
-    names = frame.columns.tolist()  # of Python's types, as they are to be given
+    names = frame.columns.tolist()  # of Python's types, as users have to give them
     ids = {
         names[place]: count
         for place in places
@@ -137,7 +139,7 @@ def warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArr
 
 
 def warn_of_merged(frame: pd.DataFrame, readings: Sequence[Reading]) -> None:
-    """Say in which columns of numbers float64 tells fewer apart; see `merged_in_float64`."""
+    """Warn of columns whose different numbers become equal in float64; see `merged_in_float64`."""
     names = frame.columns.tolist()
     merged = {
         names[place]: counts
@@ -146,8 +148,8 @@ def warn_of_merged(frame: pd.DataFrame, readings: Sequence[Reading]) -> None:
     }
     if merged:
         columns = [
-            f"{brief(name)} ({num_given:,} different ones become {num_left:,})"
-            for name, (num_given, num_left) in merged.items()
+            f"{brief(name)} ({num_integers:,} different ones become {num_floats:,})"
+            for name, (num_integers, num_floats) in merged.items()
         ]
         warn_user(
             "Whole numbers beyond 2**53 are rounded to float64, in which different ones become "
@@ -157,7 +159,7 @@ def warn_of_merged(frame: pd.DataFrame, readings: Sequence[Reading]) -> None:
 
 
 def _errors(values: FloatArray, names: IntArray, labels: IntArray) -> list[float]:
-    """Squared errors of rows left out, predicted by order, one by one, and by nothing."""
+    """Squared errors on left-out rows, predicted by order, one by one, and by nothing."""
     rows = judged_rows(len(values), MOST_ROWS)
     values, names, labels = values[rows], names[rows], labels[rows]
     edges = np.unique(np.quantile(values, np.arange(1, NUM_BINS) / NUM_BINS))
@@ -166,7 +168,7 @@ def _errors(values: FloatArray, names: IntArray, labels: IntArray) -> list[float
 
 
 def _error(groups: IntArray, labels: IntArray) -> float:
-    """Squared error of class rates of groups, on rows of other folds; of the best strength."""
+    """Squared error of the class rates of groups, cross-fitted, with the best strength."""
     frequent = np.argsort(-np.bincount(labels), kind="stable")[:MOST_CLASSES]
     hits = [(labels == label).astype(np.float64) for label in frequent]
     counts, *sums = of_other_folds(groups, None, *hits)

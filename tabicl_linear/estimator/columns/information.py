@@ -1,4 +1,4 @@
-"""How much a column tells about the classes, and whether that may be chance."""
+"""How much a column says about the classes, and whether that may be chance."""
 
 from collections.abc import Sequence
 from itertools import compress
@@ -12,22 +12,22 @@ from scipy.stats import false_discovery_control, gamma
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 
 NUM_BINS = 16
-"""Equally frequent intervals into which numbers are sorted to be judged."""
+"""Number of equally frequent intervals into which numbers are sorted to be judged."""
 FALSE_DISCOVERIES = 0.05
-"""Expected share of columns that say nothing among those that are kept (Benjamini and Hochberg,
-1995); where none says anything, the chance that any is kept."""
+"""Expected share of uninformative columns among those that are kept (Benjamini and Hochberg, 1995).
+If all columns are uninformative, it is the chance that any is kept."""
 
 FEWEST_ROWS = 4
-"""With fewer rows, Pearson's statistic has no variance over all orders."""
+"""With fewer rows, the variance of Pearson's statistic over all orders is not defined."""
 ROUNDING = 1e-12
 
 Item = TypeVar("Item")
 
 
 def judged_rows(num_rows: int, most: int) -> IntArray | slice:
-    """The rows that columns of a long table are judged by: `most` of them, always the same ones.
+    """The rows that columns are judged by: all or, in a long table, `most` of them.
 
-    They are indices in random order. Of a table with no more rows than that, they are all.
+    The latter are indices in random order, the same at every call.
     """
     if num_rows <= most:
         return slice(None)
@@ -35,16 +35,16 @@ def judged_rows(num_rows: int, most: int) -> IntArray | slice:
 
 
 def telling(items: Sequence[Item], gains: Sequence[float], p_values: Sequence[float]) -> list[Item]:
-    """The items whose gain in information is no chance, those that gain most first."""
+    """The items whose gain in information is more than chance, largest gain first."""
     are_telling = false_discovery_control(p_values) < FALSE_DISCOVERIES if p_values else ()
     pairs = compress(zip(gains, items, strict=True), are_telling)
     return [item for _, item in sorted(pairs, key=lambda pair: -pair[0])]
 
 
 def information(places: IntArray, classes: IntArray) -> float:
-    """Mutual information in nats, less what a column that says nothing has on average.
+    """Mutual information in nats, less its mean for an uninformative column.
 
-    Places (bins or intervals) and classes are counted from 0; some may be empty.
+    Places (bins or intervals) and classes are numbered from 0; some may have no rows.
     """
     width = int(classes.max()) + 1
     counts = np.bincount(places * width + classes, minlength=(int(places.max()) + 1) * width)
@@ -57,28 +57,29 @@ def information(places: IntArray, classes: IntArray) -> float:
 
 
 def bins(values: npt.NDArray[np.generic]) -> IntArray:
-    """A number for each different value, and one for missing values."""
+    """The number of each value among the different ones; missing values have one, too."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
 def p_value(gain: float, places: IntArray, classes: IntArray) -> float:
-    """How likely places that say nothing have an `information` of `gain` or more.
+    """The probability that uninformative places have an `information` of `gain` or more.
 
-    Twice the mutual information of all rows is then about chi-squared distributed (Wilks, 1938).
+    For such places, twice the mutual information times the number of rows has about a chi-squared
+    distribution (Wilks, 1938).
     """
     freedom = (len(np.unique(places)) - 1) * (len(np.unique(classes)) - 1)
     if freedom == 0:
         return 1.0
-    # What `chi2.sf` of `scipy.stats` calls, a hundred times as fast without its checks.
+    # `scipy.stats.chi2.sf` calls this; without its checks it is a hundred times as fast.
     return float(chdtrc(freedom, max(2 * len(places) * gain + freedom, 0.0)))
 
 
 def p_value_of_rare(places: IntArray, classes: IntArray) -> float:
-    """How likely places of few rows each tell as much if they say nothing.
+    """The probability that uninformative places seem as informative; each may have few rows.
 
-    Pearson's statistic has then, over all orders of the classes, a mean and a variance that are
-    known (Dawson, 1954; Lewis, Saunders and Westcott, 1984). Its distribution is taken for a gamma
-    distribution of these two; chi-squared is another one where a place has few rows.
+    Over all orders of the classes, the mean and variance of Pearson's statistic are known (Dawson,
+    1954; Lewis, Saunders and Westcott, 1984). Its distribution is approximated by the gamma
+    distribution with the same two; chi-squared does not fit where places have few rows.
     """
     (_, row), (_, column) = (np.unique(each, return_inverse=True) for each in (places, classes))
     rows, columns, total = np.bincount(row), np.bincount(column), len(row)
@@ -101,7 +102,7 @@ def p_value_of_rare(places: IntArray, classes: IntArray) -> float:
 
 
 def intervals(values: FloatArray | Float32Array) -> IntArray:
-    """The interval of each number, of `NUM_BINS` equally frequent ones, or one for all NaN."""
+    """The interval of each number among `NUM_BINS` equally frequent ones; NaN has its own."""
     absent = np.isnan(values)
     inner = np.linspace(0, 1, NUM_BINS + 1)[1:-1]
     edges = np.unique(np.quantile(values[~absent], inner)) if not absent.all() else inner

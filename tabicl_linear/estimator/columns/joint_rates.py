@@ -1,9 +1,9 @@
 """Rates of classes in the categories of two columns together.
 
 A role and a department, or the codes of a sender and a receiver, may say together what neither says
-alone. Trees ask about one column at a time, which takes many questions. Two columns of many
-categories get joint rates where these predict training rows better than the rates of the better
-column do, all by the rows of other folds.
+alone. Trees ask about one column at a time, so they need many questions. Two columns of many
+categories get joint rates if these predict training rows better than the rates of the better column
+do, all cross-fitted.
 """
 
 import json
@@ -28,22 +28,23 @@ from tabicl_linear.estimator.columns.target_rates import (
 )
 
 MOST_COLUMNS = 12
-"""Only the first ones are paired, which makes 66 pairs."""
+"""Maximum number of columns that are paired, the first ones, which make 66 pairs."""
 MOST_RATES = 20
-"""Columns of joint rates that are kept: those of the pairs that gain most."""
+"""Maximum number of columns of joint rates: those of the pairs that gain most."""
 FEWEST_ROWS, MOST_ROWS = 1_000, 10_000
-"""Rows by which pairs are chosen. In fewer hardly any two have both categories in common."""
+"""Bounds of the number of rows that choose pairs. In fewer, hardly any two rows have both
+categories in common."""
 
 
 @dataclass(frozen=True)
 class JointRateColumn:
-    """The rate of one class in the categories that a row has in two columns.
+    """Encodes the categories of a row in two columns by the rate of one class in both.
 
     Attributes:
         label: Index of the class.
-        rates: Rate in both categories, written as a JSON list, null where one is missing.
-        mean: Rate in all training rows, also where both did not occur together.
-        strength: How many rows of the mean rate are added to those of both categories.
+        rates: Rate for each pair of categories, written as a JSON list; null is a missing one.
+        mean: Rate in all training rows, which pairs that did not occur get.
+        strength: How many rows of the mean rate are added to those of every pair.
     """
 
     name: Hashable
@@ -56,7 +57,7 @@ class JointRateColumn:
     strength: float
 
     def encode(self, cells: pd.Series, others: pd.Series) -> FloatArray:
-        """Rates in float64; the mean rate where both categories did not occur together."""
+        """Rates in float64; the mean rate where the two categories never occurred together."""
         codes, names = _joined(_Categories.of(cells), _Categories.of(others))
         rates = np.array([self.rates.get(name, self.mean) for name in names], dtype=np.float64)
         return rates[codes]
@@ -69,7 +70,7 @@ class JointRateColumn:
 
 @dataclass(frozen=True)
 class _Categories:
-    """The categories of a column: their names in one spelling, and which one each row has."""
+    """The categories of a column: their canonical names, and the number of each row's category."""
 
     names: list[str | None]
     codes: IntArray
@@ -78,7 +79,7 @@ class _Categories:
     def of(cls, cells: pd.Series) -> "_Categories":
         codes, distinct = numbered_categories(cells)
         spelt = [None if pd.isna(name) else canonical(name) for name in distinct]
-        # Two spellings of one name are one category.
+        # Two spellings of a name are one category.
         places, names = pd.factorize(np.array(spelt, dtype=object), use_na_sentinel=False)
         return cls([None if pd.isna(name) else name for name in names], places[codes])
 
@@ -86,7 +87,7 @@ class _Categories:
 def fit_joint_rates(
     frame: pd.DataFrame, columns: Sequence[object], labels: IntArray
 ) -> tuple[JointRateColumn, ...]:
-    """Joint rates of the pairs of columns that predict better together, best first."""
+    """Joint rates of the pairs of columns that predict better together; best pairs first."""
     if len(frame) < FEWEST_ROWS:
         return ()
     categories = dict[int, _Categories]()
@@ -96,7 +97,7 @@ def fit_joint_rates(
             if len(candidate.names) > MIN_CATEGORIES:
                 categories[column.position] = candidate
     records = list[JointRateColumn]()
-    for first, second in _chosen(categories, labels):
+    for first, second in _better_pairs(categories, labels):
         codes, names = _joined(categories[first], categories[second])
         pair = frame.columns[first], first, frame.columns[second], second
         for rate in class_rates(codes, labels):
@@ -105,11 +106,11 @@ def fit_joint_rates(
     return tuple(records[:MOST_RATES])
 
 
-def _chosen(categories: dict[int, _Categories], labels: IntArray) -> list[tuple[int, int]]:
-    """Pairs of positions that predict the labels better together, those that gain most first."""
+def _better_pairs(categories: dict[int, _Categories], labels: IntArray) -> list[tuple[int, int]]:
+    """Positions of pairs of columns that predict labels better together; largest gain first."""
     rows = judged_rows(len(labels), MOST_ROWS)
     labels = labels[rows]
-    places = dict[bytes, int]()  # of columns that say the same, a code and its title, the first
+    places = dict[bytes, int]()  # the first of columns that say the same (a code and its title)
     codes = {place: pd.factorize(column.codes[rows])[0] for place, column in categories.items()}
     for place, each in codes.items():
         places.setdefault(each.tobytes(), place)
@@ -128,7 +129,7 @@ def _chosen(categories: dict[int, _Categories], labels: IntArray) -> list[tuple[
 
 
 def _errors(codes: IntArray, labels: IntArray) -> FloatArray:
-    """Squared errors of cross-fitted rates of the classes, summed; of the mean where none tells."""
+    """Squared error of each row, summed over classes, by cross-fitted rates or else by the mean."""
     errors = np.zeros(len(labels))
     rates = {rate.label: rate for rate in class_rates(codes, labels)}
     for label in np.unique(labels):
@@ -142,7 +143,7 @@ def _errors(codes: IntArray, labels: IntArray) -> FloatArray:
 
 
 def _joined(first: _Categories, second: _Categories) -> tuple[IntArray, list[str]]:
-    """The number of both categories of each row, and their names by it."""
+    """The number of each row's pair of categories, and the names of the pairs by number."""
     codes, distinct = pd.factorize(first.codes * len(second.names) + second.codes)
     pairs = np.stack(np.divmod(distinct, max(1, len(second.names))), axis=1).tolist()
     names = [

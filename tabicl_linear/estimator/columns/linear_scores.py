@@ -1,8 +1,8 @@
 """Linear scores of the classes by all columns of a wide table.
 
-A member of the ensemble sees some columns of a wide table. Where hundreds of columns say a little
-each (embeddings, spectra, fingerprints), what they say together is in no member: a ridge regression
-on all of them says it in a column for each class, which all members see.
+A member of the ensemble sees only some columns of a wide table. Where hundreds of columns each say
+a little (embeddings, spectra, fingerprints), no member sees what they say together. A ridge
+regression on all of them does, and adds a column for each class, which all members see.
 """
 
 from collections.abc import Sequence
@@ -17,25 +17,26 @@ from tabicl_linear.estimator.columns.target_rates import NUM_FOLDS, rated_classe
 from tabicl_linear.types import Float, Int, Tensor
 
 FEWEST_COLUMNS = 150
-"""With fewer columns there are no scores: every member sees most (docs/training_log.md)."""
+"""With fewer columns there are no scores, as every member sees most columns
+(docs/training_log.md)."""
 SEEN = 100
-"""Columns that one member of the default sees."""
+"""Columns that one member sees by default."""
 MAX_CELLS = 10_000_000
-"""Most cells of the rows that the regression is fitted to, which takes seconds. The scores of other
-rows are honest without folds."""
+"""Maximum number of cells that the regression is fitted to, so that this takes seconds. The scores
+of all other rows are honest without folds."""
 TINY = 1e-30
-"""Less than the sum of squares of any column that varies."""
+"""Smaller than the sum of squares of any column that varies."""
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Penalties to choose from, in units of the mean diagonal of the matrix that is solved."""
 
 
 @dataclass(frozen=True)
 class LinearScores:
-    """A linear function of the columns of a matrix for each of some classes.
+    """A linear function of the columns of a matrix, for each of some classes.
 
     Attributes:
         means: Mean of each column `[columns]` in the training rows.
-        coefficients: Weights `[columns, classes]`; 0 for columns that are no numbers.
+        coefficients: Weights `[columns, classes]`; 0 for columns that do not hold numbers.
         shares: Share of each class `[classes]` in the training rows.
     """
 
@@ -44,7 +45,7 @@ class LinearScores:
     shares: FloatArray
 
     def of(self, matrix: Float32Array) -> Float32Array:
-        """The scores `[rows, classes]` of rows; a missing value counts as the mean."""
+        """The scores `[rows, classes]` of rows; a missing value counts as the column's mean."""
         scores = _centred(matrix, self.means) @ self.coefficients + self.shares
         return scores.astype(np.float32)
 
@@ -52,11 +53,11 @@ class LinearScores:
 def fit_scores(
     matrix: Float32Array, labels: IntArray, are_numbers: BoolArray
 ) -> tuple[LinearScores, Float32Array] | None:
-    """Regress the classes on the columns that are numbers.
+    """Regress the classes on the columns that hold numbers.
 
-    Returns the function, and the scores of the training rows, each without the rows of its own
-    fold; None where there are few columns, or where `SEEN` of them, of which members see most,
-    predict as well.
+    Returns the function, and the scores of the training rows, each predicted without the rows of
+    its own fold. Returns None if there are few columns, or if the class shares alone or the best
+    `SEEN` columns, as many as a member sees, predict as well.
     """
     num_columns = int(np.count_nonzero(are_numbers))
     if num_columns < FEWEST_COLUMNS:
@@ -92,7 +93,7 @@ def _centred(matrix: Float32Array, means: FloatArray) -> FloatArray:
 
 
 def _folds(labels: IntArray) -> IntArray:
-    """The fold of each row; those of a class are spread over all folds."""
+    """The fold of each row; the rows of each class are spread over all folds."""
     order = np.lexsort((np.random.default_rng(0).permutation(len(labels)), labels))
     folds = np.empty(len(labels), dtype=np.int64)
     folds[order] = np.arange(len(labels)) % NUM_FOLDS
@@ -102,9 +103,9 @@ def _folds(labels: IntArray) -> IntArray:
 def _cross_fitted(
     x: Float[Tensor, "n m"], y: Float[Tensor, "n c"], folds: Int[Tensor, " n"], num_columns: int
 ) -> Float[Tensor, "penalties n c"]:
-    """Predictions of centred targets by each penalty, without the rows of a row's own fold.
+    """Predictions of centred targets with each penalty, without the rows of a row's own fold.
 
-    They use so many columns, those that alone explain most of the targets of other folds.
+    Only `num_columns` columns are used: those that, one by one, explain most in the other folds.
     """
     predictions = y.new_empty(len(PENALTIES), *y.shape)
     for fold in range(NUM_FOLDS):
@@ -120,7 +121,7 @@ def _cross_fitted(
 def _ridges(
     x: Float[Tensor, "n m"], y: Float[Tensor, "n c"], penalties: Sequence[float]
 ) -> Float[Tensor, "penalties m c"]:
-    """Coefficients of ridge regressions without an intercept, by the smaller of two matrices."""
+    """Coefficients of ridge regressions without intercept, solved by the smaller of x'x and xx'."""
     is_tall = len(x) > x.shape[1]
     gram = x.T @ x if is_tall else x @ x.T
     targets = x.T @ y if is_tall else y

@@ -20,11 +20,11 @@ from tabicl_linear.estimator.columns.scales import Scale, in_logarithms, middle_
 from tabicl_linear.estimator.columns.time_zones import have_zones
 
 CLIP = 100.0
-"""Largest z-score."""
+"""Largest absolute z-score."""
 MIN_MISSING = 0.05
-"""Share of missing values from which on another column always says where they are."""
+"""From this share of missing values on, another column always says where they are."""
 SIGNIFICANCE = 0.01
-"""Chance that fewer missing values get such a column where the classes do not depend on them."""
+"""Chance that fewer missing values get such a column although the classes do not depend on them."""
 
 Part: TypeAlias = Literal["days", "year", "month", "weekday", "hour"]
 
@@ -43,8 +43,8 @@ PARTS = tuple(_READERS)
 def date_part(stamps: pd.Series, part: Part) -> FloatArray:
     """A part of time stamps in UTC as float64; NaN where missing.
 
-    It is days since 1970, year, month (1 to 12), weekday (0 for Monday), or hour of the day with
-    its minutes as a fraction.
+    The parts are days since 1970, year, month (1 to 12), weekday (0 for Monday), and hour of the
+    day with its minutes as a fraction.
     """
     return _READERS[part](stamps).to_numpy(dtype=np.float64, na_value=np.nan)
 
@@ -55,11 +55,11 @@ class NumericColumn:
 
     Attributes:
         low, high, mean, std: The `Scale` of the finite training values.
-        text_format: How text is read, see `Reading`.
+        text_format: How text is read; see `Reading`.
         part: Part of the dates; None for numbers.
-        logarithms: Middle and spread of the training values, where distances from the middle are
-            read in logarithms (`in_logarithms`); the scale is then that of the logarithms.
-        has_zone: Whether the training dates had a time zone; None of numbers, where dates differed,
+        logarithms: Middle and spread of the training values, if distances from the middle are read
+            in logarithms (`in_logarithms`); the scale is then that of the logarithms.
+        has_zone: Whether the training dates had a time zone; None for numbers, if dates differed,
             and in files of earlier versions.
     """
 
@@ -92,7 +92,7 @@ class NumericColumn:
 
 @dataclass(frozen=True)
 class MissingColumn:
-    """Says which values of a column of numbers or dates are missing."""
+    """Encodes where values of a column of numbers or dates are missing."""
 
     name: Hashable
     position: int
@@ -115,9 +115,9 @@ def values_of(cells: pd.Series, text_format: str, part: Part | None) -> FloatArr
 def fit_numeric(
     cells: pd.Series, position: int, reading: Reading, labels: IntArray | None
 ) -> tuple[NumericColumn | MissingColumn | DroppedColumn, ...]:
-    """Learn a training column, as one column of numbers or several; `position` is in the table.
+    """Learn a training column, at `position` in the table, as one or more columns of numbers.
 
-    Class indices of the rows say whether it matters which values are missing.
+    Class indices of the rows, if given, decide whether it matters which values are missing.
     """
     assert reading.kind in ("numeric", "datetime")
     place = cells.name, position
@@ -145,7 +145,7 @@ def fit_numeric(
 
 
 def _scale(values: FloatArray) -> tuple[Scale, tuple[float, float] | None]:
-    """The scale of values, or of their logarithms, with the middle and spread of these."""
+    """The scale of values and None; or that of their logarithms, with middle and spread."""
     scale = Scale.of(values)
     if scale.tells_apart(values):
         return scale, None
@@ -154,9 +154,9 @@ def _scale(values: FloatArray) -> tuple[Scale, tuple[float, float] | None]:
 
 
 def _absence_tells(absent: BoolArray, labels: IntArray | None) -> bool:
-    """Whether a column of its own says which values are missing.
+    """Whether a column of its own should say which values are missing.
 
-    It does if they are many, or if classes differ in their share by a chi-squared test.
+    It should if they are many, or if their share differs between classes by a chi-squared test.
     """
     if absent.mean() >= MIN_MISSING:
         return True

@@ -1,9 +1,9 @@
 """Columns that are compared with each other: whether two are equal, and by how much they differ.
 
-Hands of cards, pieces on a board and codes of sender and receiver say more by comparison than one
-by one, and so do the days from one date to another. Trees ask about single columns and learn a
-comparison value by value. Columns are compared if they share their values or both hold dates, and
-if the comparison tells more about the classes than both columns could tell one by one.
+Hands of cards, pieces on a board, and codes of sender and receiver say more by comparison than one
+by one, and so do the days from one date to another. Trees ask about single columns, so they learn a
+comparison value by value. Columns are compared if they share values or both hold dates, and if the
+comparison says more about the classes than the two columns do one by one.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -29,20 +29,21 @@ from tabicl_linear.estimator.columns.information import (
 from tabicl_linear.estimator.columns.numeric import NumericColumn, values_of
 
 FEWEST_VALUES, MOST_VALUES = 3, 256
-"""Different values of a column that is compared. Two columns of two values trees compare by
-themselves, in two steps."""
+"""Bounds of the number of different values of a column to compare. Trees compare two columns of two
+values by themselves, in two steps."""
 LEAST_SHARED = 0.5
-"""Least share of the values of the column with more that a column compared with it must have."""
+"""Least share of values in common, of those of the column that has more."""
 MOST_COMMON = 0.8
-"""Share of rows with the same value in a column that is compared. Where nearly all cells are the
-same, comparing says where they are not, as the columns do."""
+"""Maximum share of rows with the same value in a column to compare. Where nearly all cells are the
+same, a comparison only says where they are not, as the columns do."""
 MOST_COLUMNS = 45
-"""Only as many are compared, the first ones, which makes 990 pairs."""
+"""Maximum number of columns that are compared, the first ones, which make 990 pairs."""
 MOST_PAIRS = 20
-"""Comparisons that are kept: those that tell most."""
+"""Maximum number of comparisons that are kept: those that say most."""
 MOST_ROWS = 10_000
 FEWEST_ROWS = 5
-"""Mean number of rows of a value. With fewer, neither information nor its chance is as of many."""
+"""Least mean number of rows per value. With fewer, the formulas for information and its chance do
+not hold."""
 
 Says = Literal["equality", "difference"]
 Values: TypeAlias = npt.NDArray[Any]
@@ -54,10 +55,10 @@ class PairColumn:
     """Compares two columns of numbers, of dates, or of categories.
 
     Attributes:
-        says: Whether cells are equal (1, else 0), or the first less the second.
-        text_formats: How text of both is read, see `Reading`; of numbers and dates.
+        says: "equality": 1 where cells are equal, else 0; "difference": the first less the second.
+        text_formats: How text of both columns is read, for numbers and dates; see `Reading`.
         codes: Number of each category of both, in their common order; empty for others.
-        kind: Whether columns without categories hold numbers or dates, of which days are counted.
+        kind: Whether columns without categories hold numbers or dates; dates differ in days.
     """
 
     name: Hashable
@@ -70,7 +71,7 @@ class PairColumn:
     kind: Literal["numeric", "datetime"] = "numeric"
 
     def encode(self, cells: pd.Series, others: pd.Series) -> FloatArray:
-        """The comparison in float64; NaN where a cell is missing, or has no place in the order."""
+        """The comparison in float64; NaN where a cell is missing, or a category has no code."""
         if self.codes:
             return self.compare(category_names(cells), category_names(others))
         part: Literal["days"] | None = None if self.kind == "numeric" else "days"
@@ -78,7 +79,7 @@ class PairColumn:
         return self.compare(values_of(cells, first, part), values_of(others, second, part))
 
     def compare(self, first: Values, second: Values) -> FloatArray:
-        """The comparison of two columns that have been read, as numbers or as names."""
+        """The comparison of two columns that have been read already, as numbers or names."""
         if self.says == "equality":
             equal = (first == second).astype(np.float64)
             equal[pd.isna(first) | pd.isna(second)] = np.nan
@@ -89,7 +90,7 @@ class PairColumn:
 
 
 class _Compared(NamedTuple):
-    """A column that may be compared, and the values of some training rows: numbers or names."""
+    """A column that may be compared, with its values (numbers or names) in some training rows."""
 
     column: NumericColumn | CategoryColumn
     values: Values
@@ -102,7 +103,8 @@ class _Compared(NamedTuple):
     def places(self, comparison: FloatArray | None = None) -> IntArray:
         """Bins of the column, or of its comparison with another one like it.
 
-        Intervals for dates, and for numbers where a value has few rows: chance is not told then.
+        The bins are intervals for dates, and for numbers if a value has few rows on average: then
+        the chance of the information would not be known.
         """
         if comparison is None and isinstance(self.column, CategoryColumn):
             return bins(pd.factorize(self.values)[0])
@@ -115,7 +117,7 @@ class _Compared(NamedTuple):
 def fit_pairs(
     frame: pd.DataFrame, columns: Sequence[object], labels: IntArray
 ) -> tuple[PairColumn, ...]:
-    """The comparisons that tell more about the classes than the columns compared do."""
+    """The comparisons that say more about the classes than the two columns do one by one."""
     rows = judged_rows(len(frame), MOST_ROWS)
     frame, labels = frame.iloc[rows], labels[rows]
     classes = bins(labels)
@@ -132,7 +134,7 @@ def fit_pairs(
 
 
 def _comparable(frame: pd.DataFrame, columns: Sequence[object]) -> Iterator[_Compared]:
-    """Columns of dates, and of categories or whole numbers."""
+    """The columns that may be compared: of dates, of categories, and of whole numbers."""
     for column in columns:
         if isinstance(column, CategoryColumn) and column.kind == "categorical":
             cells = frame.iloc[:, column.position]
@@ -150,7 +152,7 @@ def _comparable(frame: pd.DataFrame, columns: Sequence[object]) -> Iterator[_Com
 
 
 def _are_codes(compared: _Compared) -> bool:
-    """Whether values are categories or whole numbers: not few, many, or nearly all alike."""
+    """Whether values are categories or whole numbers, neither too few, too many nor too alike."""
     distinct = compared.distinct
     if not FEWEST_VALUES <= len(distinct) <= MOST_VALUES:
         return False
@@ -161,7 +163,7 @@ def _are_codes(compared: _Compared) -> bool:
 
 
 def _pairs(one: _Compared, other: _Compared) -> Iterator[PairColumn]:
-    """Both comparisons of two columns; none if they do not share their values, one of dates."""
+    """Equality and difference of two columns; dates only differ, and others must share values."""
     first, second = one.column, other.column
     places = first.name, first.position, second.name, second.position
     if type(first) is not type(second) or one.holds_dates != other.holds_dates:

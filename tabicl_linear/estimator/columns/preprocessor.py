@@ -1,4 +1,4 @@
-"""Turns a user's table into a float32 matrix by what was learnt on the training rows."""
+"""Turns a user's table into a float32 matrix, by what was learnt from the training rows."""
 
 import copy
 from collections.abc import Hashable, Iterable, Sequence
@@ -41,25 +41,25 @@ Table: TypeAlias = pd.DataFrame | npt.NDArray[Any]
 class TablePreprocessor:
     """Encodes tables: numbers and parts of dates as z-scores, everything else as category codes.
 
-    Columns of many categories are also encoded by the rates of the classes in them, columns of
-    numbers or dates by where values are missing, and pairs of columns by comparison and by the
-    rates of the classes in the categories of both.
+    There may be further encodings: of columns with many categories, by the rates of the classes in
+    them; of columns of numbers or dates, by where values are missing; and of pairs of columns, by
+    comparing them and by the rates of the classes in the categories of both.
 
     Args:
         categorical_features: Columns to read as categories whatever they hold, as positions,
-            names or one boolean per column. None: decided by content.
+            names or one boolean per column. None: the content decides.
         pairs: Whether pairs of columns are encoded, too.
 
     Attributes:
-        columns: Records of the columns of the training table, in its order, dropped ones included;
-            a column may have several. Those of two columns come last.
-        linear_scores: What all columns of a wide table say together, the last columns of the
-            matrix; None for narrower ones.
+        columns: Records of the columns of the training table, in its order, including those of
+            dropped columns; a column may have several. Records of two columns come last.
+        linear_scores: What all columns of a wide table say together, as the last columns of the
+            matrix; None for narrower tables.
     """
 
     columns: tuple[Column, ...]
     linear_scores: LinearScores | None = None  # files of earlier versions have none
-    _labels: list[Hashable] | None  # of the columns, as files of all versions call their names
+    _labels: list[Hashable] | None  # names of the columns; saved files have this name
 
     def __init__(
         self, categorical_features: CategoricalFeatures = None, *, pairs: bool = False
@@ -77,12 +77,12 @@ class TablePreprocessor:
     ) -> Float32Array:
         """Learn every column, and return the matrix of the training rows.
 
-        Without class indices of the rows, columns of many categories get no rates, few missing
-        values no column, and wide tables no scores. Where more rows will come, from which columns
-        are learnt anew, none need vary as yet.
+        `labels` are class indices of the rows. Without them, columns of many categories get no
+        rates, a few missing values get no column, and wide tables get no scores. With
+        `more_will_come`, columns will be learnt again from more rows, so none has to vary yet.
 
-        The matrix differs from that of `transform` in rates and scores of classes: here they leave
-        out the row itself (and its fold), as its label would be among them.
+        The matrix differs from that of `transform` in class rates and scores: here those of a row
+        leave out the row itself (and its fold), since they would contain its label.
 
         Raises:
             DataError: A column cannot be encoded, a declared categorical column does not exist, or
@@ -111,7 +111,7 @@ class TablePreprocessor:
         return np.hstack([matrix, scores])
 
     def _learnt(self, frame: pd.DataFrame, labels: IntArray | None) -> tuple[Column, ...]:
-        """The records of the columns of training rows."""
+        """Learn the records of the columns from training rows."""
         readings = self._readings(frame, labels)
         warn_of_merged(frame, readings)
         columns, absences = list[Column](), set[bytes]()
@@ -127,10 +127,10 @@ class TablePreprocessor:
         return tuple(columns)
 
     def transform(self, table: Table) -> Float32Array:
-        """The matrix of a table, NaN where a value is missing.
+        """The matrix `[rows, columns]` of a table, with NaN where a value is missing.
 
-        A frame has the training columns in any order, an array in the training order. Where none of
-        them varied as yet, the matrix has a column of zeros, as learners read one at least.
+        A frame may have the training columns in any order; an array has them in the training order.
+        If none of them has varied yet, the matrix has a column of zeros, since learners need one.
 
         Raises:
             DataError: A frame's columns are not those of the training table, or a column does not
@@ -138,7 +138,7 @@ class TablePreprocessor:
         """
         frame = self.framed(table)
         matrix = np.zeros((len(frame), max(1, len(self.used))), dtype=np.float32)
-        # Not by `iloc`, which takes as long as a column of numbers.
+        # Without `iloc`, which takes as long as encoding a column of numbers.
         cells = dict(enumerate(column for _, column in frame.items())) | _dates(frame, self.used)
         for index, column in enumerate(self.used):
             matrix[:, index] = column.encode(*(cells[place] for place in _positions(column)))
@@ -147,7 +147,7 @@ class TablePreprocessor:
         return np.hstack([matrix, self.linear_scores.of(matrix)])
 
     def counting(self, table: Table, labels: IntArray) -> "TablePreprocessor":
-        """The same preprocessor with rates of classes that are counted on as `read` adds rows.
+        """The same preprocessor with class rates that `read` updates as rows are added.
 
         `table` and `labels` are the training rows that `fit_transform` was given.
         """
@@ -160,10 +160,10 @@ class TablePreprocessor:
         )
 
     def read(self, table: Table, labels: IntArray) -> tuple[Float32Array, "TablePreprocessor"]:
-        """The matrix of labelled rows, and what is known of the columns after them.
+        """The matrix of labelled rows, and the preprocessor after them.
 
-        It differs from that of `transform` in the rates of classes that go on (`counting`): each
-        row has those of the rows before it.
+        The matrix differs from that of `transform` in class rates that are updated (`counting`):
+        those of a row count the rows before it.
         """
         matrix, frame = self.transform(table), self.framed(table)
         self._warn_of_late(frame)
@@ -177,7 +177,7 @@ class TablePreprocessor:
         return matrix, self._with(records)
 
     def _warn_of_late(self, frame: pd.DataFrame) -> None:
-        """Say which columns vary in later rows, and did not in those that taught the columns."""
+        """Warn of columns that vary in later rows but did not in those that taught the columns."""
         late = []
         for column in self.columns:
             if isinstance(column, DroppedColumn) and column.reason in (EMPTY, CONSTANT):
@@ -192,14 +192,14 @@ class TablePreprocessor:
             )
 
     def align(self, table: Table) -> Table:
-        """The table with its columns in training order, matched by name where both have names."""
+        """The table with its columns in training order, matched by name if both have names."""
         if self.names is None or not isinstance(table, pd.DataFrame):
             return table
         return in_order(table, self.names, "the training table")
 
     @property
     def used(self) -> tuple[UsedColumn, ...]:
-        """The records of the columns that make up the matrix, in its order, before the scores."""
+        """The records behind the columns of the matrix, in its order, without linear scores."""
         return tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
 
     @property
@@ -216,24 +216,24 @@ class TablePreprocessor:
 
     @property
     def width(self) -> int:
-        """Columns of the training table."""
+        """Number of columns of the training table."""
         return max(column.position for column in self.columns) + 1
 
     def framed(self, table: Table) -> pd.DataFrame:
-        """The table with its columns in training order and, in messages, under their names."""
+        """The table as a frame with its columns in training order, under their names if any."""
         aligned = self.align(table)
         # Columns are only read, so an array need not be copied.
         is_frame = isinstance(aligned, pd.DataFrame)
         return aligned if is_frame else pd.DataFrame(aligned, columns=self.names, copy=False)
 
     def _with(self, columns: Iterable[Column]) -> "TablePreprocessor":
-        """The same with other records of the same columns."""
+        """The same preprocessor with other records of the same columns."""
         other = copy.copy(self)
         other.columns = tuple(columns)
         return other
 
     def _readings(self, frame: pd.DataFrame, labels: IntArray | None) -> list[Reading]:
-        """How each column is read: as declared, by content, or by what predicts the labels."""
+        """Decide how each column is read: as declared, by content, or by what predicts labels."""
         readings, notes, advice = list[Reading](), list[str](), ""
         is_categorical = are_declared(self.categorical_features, self.names, frame.shape[1])
         for position, (name, cells) in enumerate(frame.items()):
@@ -241,7 +241,7 @@ class TablePreprocessor:
             if reading._replace(note="") == PLAIN_NUMBERS and labels is not None:
                 whole = whole_numbers(cells, labels)
                 if whole is not None:
-                    # Of names, no text stands for a missing number.
+                    # In a column of names, no text stands for a missing number.
                     missing = [reading.note] if reading.note and whole.kind == "numeric" else []
                     reading = whole._replace(note=", ".join([whole.note, *missing]))
                     advice = OVERRULE
@@ -254,22 +254,22 @@ class TablePreprocessor:
 
 
 def _is_number(column: UsedColumn) -> bool:
-    """Whether sums with others of its kind mean something: a number, or which of two it is."""
+    """Whether it makes sense to sum the column with others: numbers, or one of two categories."""
     if isinstance(column, CategoryColumn):
         return len(column.codes) == 2 and column.missing is None
     return isinstance(column, NumericColumn)
 
 
 def _positions(column: UsedColumn) -> list[int]:
-    """Where the cells stand that a record encodes."""
+    """Positions of the columns that a record encodes."""
     others = [column.other_position] if isinstance(column, TwoColumns) else []
     return [column.position, *others]
 
 
 def _dates(frame: pd.DataFrame, columns: Sequence[UsedColumn]) -> dict[int, pd.Series]:
-    """Columns of dates by position, their text read: once for all parts and comparisons.
+    """Time stamps of columns of dates, by position: read once for all parts and comparisons.
 
-    Times of day are read where they are encoded, as a column of them takes no dates.
+    Times of day are left out; they are read where they are encoded, which refuses dates.
     """
     read, mixed = dict[int, pd.Series](), list[str]()
     for column in columns:
@@ -293,14 +293,14 @@ def _dates(frame: pd.DataFrame, columns: Sequence[UsedColumn]) -> dict[int, pd.S
 def _without_repeated_absences(
     records: Sequence[Column], cells: pd.Series, absences: set[bytes]
 ) -> Sequence[Column]:
-    """Records of a column, without a `MissingColumn` that says the same as one before it.
+    """Records of a column, without a `MissingColumn` that equals one of an earlier column.
 
-    `absences` has where values are missing in the columns so far, and is extended.
+    `absences` holds where values are missing in the columns so far; that of this column is added.
     """
     distinct = []
     for column in records:
         if isinstance(column, MissingColumn):
-            # Columns are often missing together: once is enough.
+            # Columns are often missing in the same rows, and one record of that is enough.
             where = column.encode(cells).tobytes()
             if where in absences:
                 continue
@@ -311,7 +311,7 @@ def _without_repeated_absences(
 
 
 def in_order(frame: pd.DataFrame, names: list[Hashable], whose: str) -> pd.DataFrame:
-    """The frame with its columns in the order of some names, those of `whose` table.
+    """The frame with its columns in the order of `names`, the columns of `whose` (in messages).
 
     Raises:
         DataError: Columns are missing or unknown; the message lists them.

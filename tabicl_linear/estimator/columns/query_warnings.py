@@ -1,4 +1,4 @@
-"""Warnings about rows to predict that are written otherwise than the training rows were."""
+"""Warnings about rows to predict that are written differently from the training rows."""
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
@@ -17,22 +17,25 @@ from tabicl_linear.estimator.columns.target_rates import MAX_RATES, RateColumn
 from tabicl_linear.estimator.notices import brief, listed, warn_user
 
 FEWEST_CELLS = 10
-"""Fewer present cells of a column are no reason for a warning."""
+"""With fewer present cells, a column gives no reason for a warning."""
 MOST_CHANCE = 0.001
-"""Chance of a warning of unknown categories for rows drawn as those of training were."""
+"""Chance of a warning about unknown categories for rows drawn in the same way as training rows."""
 TIMES_AS_FAR = 10.0
-"""How many times as far from zero, or as near, as all training values: no row like those is."""
+"""A warning needs numbers this many times farther from zero, or nearer, than in training."""
 
 
 def warn_of_queries(
     preprocessor: TablePreprocessor, table: Table, matrix: Float32Array, num_rows: int
 ) -> None:
-    """Warn of columns without a known category, and of numbers far from all of training.
+    """Warn of columns without a known category, and of numbers far from all training values.
 
-    `matrix` is what the preprocessor makes of the table, whose rows are to be predicted, and
-    `num_rows` counts those of training.
+    Args:
+        preprocessor: Fitted to the training rows.
+        table: Rows to predict.
+        matrix: The same rows as encoded by the preprocessor.
+        num_rows: Number of training rows.
     """
-    # Not strict: a matrix without a column that varies has one of zeros.
+    # Not strict: if no column varies, the matrix has a column of zeros without a record.
     suspects = [
         column
         for column, codes in zip(preprocessor.used, matrix.T, strict=False)
@@ -61,7 +64,7 @@ def warn_of_queries(
 
 
 def _may_be_unknown(column: Column, codes: Float32Array) -> bool:
-    """Whether all present cells, and enough of them, have the code of unknown categories."""
+    """Whether all present cells have the code of unknown categories, and there are enough."""
     if not isinstance(column, CategoryColumn):
         return False
     present = codes[~np.isnan(codes)]
@@ -72,18 +75,18 @@ def _may_be_unknown(column: Column, codes: Float32Array) -> bool:
 def _unknown(
     column: CategoryColumn, cells: pd.Series, records: Sequence[Column], num_rows: int
 ) -> list[str]:
-    """The column for a message, if no category is known and chance does not explain it.
+    """The column for a message, if no category is known and chance does not explain that.
 
-    A new row has an unknown category with a chance of about (categories that one row has) / (rows),
-    by Good and Turing, so at most (categories) / (rows). Nothing is said where all cells may be
-    unknown by that chance, nor of identifiers, which are those of columns of nearly as many
-    categories as rows.
+    By Good and Turing, a new row has an unknown category with a chance of about the number of
+    categories that occur once over the number of rows, so at most (categories) / (rows). There is
+    no message if this chance explains that all cells are unknown, nor for identifiers: columns
+    with nearly as many categories as rows.
     """
-    categories = _known(column, records)
+    categories = _training_categories(column, records)
     names = category_names(cells, boolean=column.kind == "boolean")
     present = names[~pd.isna(names)]
     share = len(categories) / num_rows
-    # Ids go on where those of training end, though a few of these may occur twice.
+    # New rows have new identifiers, even if a few of the training rows share one.
     chance = share ** len(present) if 0 < share <= MOST_DISTINCT else 1.0
     is_unknown = np.isnan(looked_up(present, dict.fromkeys(categories, 0.0)))
     if chance > MOST_CHANCE or not is_unknown.all():
@@ -92,12 +95,12 @@ def _unknown(
     return [f"{brief(column.name)} ({present[0]!r} here, {nearest!r} in training)"]
 
 
-def _known(column: CategoryColumn, records: Sequence[Column]) -> Collection[str]:
-    """All categories of the training rows; none where not all of them are kept."""
+def _training_categories(column: CategoryColumn, records: Sequence[Column]) -> Collection[str]:
+    """All categories of the training rows; empty if not all of them have been kept."""
     for record in records:
         if record.position != column.position:
             continue
-        # Rows that come later add to these, and not to the codes.
+        # Later rows add categories to these records, but not to the codes.
         if isinstance(record, CountedRateColumn):
             return record.places if len(record.places) < MOST_COUNTED else ()
         if isinstance(record, RateColumn) and len(record.rates) < MAX_RATES:
@@ -106,9 +109,9 @@ def _known(column: CategoryColumn, records: Sequence[Column]) -> Collection[str]
 
 
 def _are_outside(column: Column, scores: Float32Array) -> bool:
-    """Whether most present numbers, and enough of them, are on one side of those of training.
+    """Whether most present numbers are on one side of all training values, and there are enough.
 
-    Of dates nothing is said: those to predict come later as a rule.
+    Dates do not count: those to predict usually come later.
     """
     if not isinstance(column, NumericColumn) or column.part is not None:
         return False
@@ -120,10 +123,10 @@ def _are_outside(column: Column, scores: Float32Array) -> bool:
 
 
 def _far_off(column: NumericColumn, cells: pd.Series) -> list[str]:
-    """The column for a message, if most of its numbers are far from all of training.
+    """The column for a message, if most of its numbers are far from all training values.
 
-    Percent in place of shares, milliseconds of seconds or a decimal comma that was read as one of
-    thousands would be predicted as if they were the largest number of training.
+    Percent instead of shares, milliseconds instead of seconds, or a decimal comma that was read as
+    a separator of thousands would all be predicted like the largest training value.
     """
     middle = float(np.nanmedian(values_of(cells, column.text_format, None)))
     ends: FloatArray = np.abs([column.low, column.high])

@@ -1,4 +1,4 @@
-"""What the cells of a table column hold: numbers, dates, booleans or categories.
+"""Decides what the cells of a column hold: numbers, dates, booleans or categories.
 
 A column is read by what it *holds*, not by the dtype it came with: text that is all numbers counts
 as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
@@ -40,9 +40,9 @@ _BOOLEANS = (bool, np.bool_)
 MIN_FREE_TEXTS = 20
 """Fewer different texts than this are categories, however long they are."""
 MIN_FREE_WORDS = 5
-"""Different texts of this many words on average are free text and no categories."""
+"""Different texts with at least this many words on average are free text, not categories."""
 MIN_AMOUNTS = 20
-"""With fewer different numbers with a unit than this, no warning says that they are categories."""
+"""Least number of different numbers with a unit for a warning that they are read as categories."""
 
 Kind = Literal["numeric", "datetime", "boolean", "categorical"]
 
@@ -52,10 +52,10 @@ class Reading(NamedTuple):
 
     Attributes:
         kind: What they hold.
-        text_format: Of numbers the decimal sign of text, "." or ",", and behind it their unit or
-            `NO_UNIT`, as ".$"; of dates the format of text. Files of version 0.2.0 have the decimal
-            sign alone, with which any unit is taken.
-        note: What is worth telling about text that is read as numbers or dates; mostly empty.
+        text_format: How text is written. For numbers it is the decimal sign, "." or ",", followed
+            by their unit or `NO_UNIT`, for example ".$"; for dates it is their format. Files of
+            version 0.2.0 have the decimal sign alone, with which any unit is accepted.
+        note: What users should know about text that is read as numbers or dates; mostly empty.
     """
 
     kind: Kind
@@ -64,18 +64,18 @@ class Reading(NamedTuple):
 
 
 PLAIN_NUMBERS = Reading("numeric", "." + NO_UNIT)
-"""How numbers of any dtype are read, and text that needs no explanation."""
+"""How numbers of any dtype are read, and text that needs no note."""
 DATES = Reading("datetime", ISO)
 _OBJECTS = {
     "boolean": Reading("boolean"),
     **dict.fromkeys(DATE_KINDS, DATES),
     "time": Reading("datetime", TIMES[-1]),
 }
-"""How objects are read that are of one kind, by what pandas calls it."""
+"""How columns of objects of one kind are read, by pandas' name of the kind."""
 
 
 def read_as(cells: pd.Series) -> Reading:
-    """What a training column holds; messages call it by the name of the series.
+    """How to read a training column; messages call it by the name of the series.
 
     Raises:
         DataError: The column holds durations, periods, intervals, complex numbers or free text; the
@@ -98,7 +98,7 @@ def read_as(cells: pd.Series) -> Reading:
 
 
 def _read_objects_as(cells: pd.Series) -> Reading:
-    """What a column of text or of Python's objects holds."""
+    """How to read a column of text or of Python objects."""
     present = cells[~are_missing(cells)]
     content = dtypes.infer_dtype(present, skipna=True)
     if content in _OBJECTS:
@@ -109,12 +109,12 @@ def _read_objects_as(cells: pd.Series) -> Reading:
         raise unusable(cells, "durations", "give them as a number of seconds")
     if content in ("period", "interval"):
         raise unusable(cells, f"{content} values", "turn them into numbers or text")
-    # Each text once: those of a long column are few.
+    # Each text once, since a long column has few different ones.
     values, counts = present, np.ones(len(present), dtype=np.int64)
     if content == "string":
         codes, distinct = pd.factorize(present)
         values, counts = pd.Series(distinct, dtype=object, name=cells.name), np.bincount(codes)
-    # What stands for a missing number is a category like others if there are no numbers.
+    # Text that stands for a missing number is a category like others if there are no numbers.
     is_mark = are_placeholders(values)
     marks, values, counts = values[is_mark], values[~is_mark], counts[~is_mark]
     if values.empty:
@@ -134,10 +134,11 @@ def _read_objects_as(cells: pd.Series) -> Reading:
 
 
 def _read_as_numbers(values: pd.Series) -> Reading | None:
+    """How to read values as numbers of one unit and with one decimal sign; None if not possible."""
     plain = ~np.isnan(parsed_numbers(values, ""))
     if plain.all():
         return PLAIN_NUMBERS._replace(note=_note_of_points(values))
-    # Most columns hold no numbers, which one text tells.
+    # Most columns hold no numbers, and their first text shows it.
     signs = [sign for sign in (".", ",") if not np.isnan(parsed_numbers(values[:1], sign)).any()]
     units = {unit_of(value) for value in values if isinstance(value, str)} if signs else set()
     if len(units - {""}) > 1 or {"%", ""} <= units:
@@ -156,9 +157,9 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
 
 
 def _note_of_points(values: pd.Series) -> str:
-    """What is worth telling where 1.234 is a number in the USA and another one in Germany."""
+    """The note for numbers such as 1.234, which are others in the USA than in Germany."""
     pointed = values[[isinstance(value, str) and "." in value for value in values]]
-    # Most numbers cannot be read so, which one tells.
+    # Most columns cannot be read with a decimal comma, and one number shows it.
     if not len(pointed) or np.isnan(parsed_numbers(pointed[:1], ",")).any():
         return ""
     by_comma = parsed_numbers(values, ",")
@@ -169,7 +170,7 @@ def _note_of_points(values: pd.Series) -> str:
 
 
 def _read_as_dates(values: pd.Series) -> Reading | None:
-    """Dates, text in one format, or both, as pieces of a table and spreadsheets have them."""
+    """Date objects, text in one format, or both, as in spreadsheets and tables in pieces."""
     are_dates = are_instances(values, date)
     texts = values[~are_dates]
     if texts.empty:
@@ -189,13 +190,13 @@ def _are_truths(values: pd.Series) -> bool:
 
 
 def _warn_of_mixed(values: pd.Series, counts: IntArray, content: str) -> None:
-    """Say that most cells of a column of categories, or some objects, are numbers or dates.
+    """Warn if most cells of a column of categories, or some objects, are numbers or dates.
 
     `counts` says how many cells have each value.
     """
     are_booleans = are_instances(values, _BOOLEANS)
     are_numbers = ~np.isnan(parsed_numbers(values, "."))
-    # Most texts have no comma, which takes the least time to see.
+    # Most texts have no comma, and that is quick to see.
     has_comma = ~are_numbers & [isinstance(value, str) and "," in value for value in values]
     are_numbers[has_comma] = ~np.isnan(parsed_numbers(values[has_comma], ","))
     kinds = (
@@ -218,7 +219,7 @@ def _warn_of_mixed(values: pd.Series, counts: IntArray, content: str) -> None:
 
 
 def _warn_of_several(values: pd.Series, what: str) -> None:
-    """Say that all of a column are numbers, or dates, but written in ways that do not agree."""
+    """Warn that all cells of a column are numbers, or dates, but not written alike."""
     texts = values.astype(str)
     if what == "numbers":
         kind, remedy = "units or notations", "write all of them alike, in one unit"
@@ -235,7 +236,7 @@ def _warn_of_several(values: pd.Series, what: str) -> None:
 
 
 def _warn_of_short_years(values: pd.Series) -> None:
-    """Say that categories look like dates, of which it cannot be told which part is the year."""
+    """Warn if categories look like dates in which the year cannot be told from the other parts."""
     text_format = short_year_format(values)
     if text_format is not None:
         warn_user(
@@ -247,7 +248,7 @@ def _warn_of_short_years(values: pd.Series) -> None:
 
 
 def _warn_of_unit_behind(values: pd.Series) -> None:
-    """Say that categories are many different numbers with one unit behind them, or with scales."""
+    """Warn if categories are many different numbers followed by a unit, or by scales (k, M)."""
     if len(values) >= MIN_AMOUNTS and (units := units_behind(values)):
         warn_user(
             f"Column {brief(values.name)} has {len(values)} different values such as "
@@ -257,6 +258,7 @@ def _warn_of_unit_behind(values: pd.Series) -> None:
 
 
 def _refuse_free_text(present: pd.Series) -> None:
+    """Raise `DataError` if a column of text holds sentences rather than categories."""
     texts = present.drop_duplicates().astype(str)
     words = texts.str.split().str.len().mean()
     if len(texts) < MIN_FREE_TEXTS or len(texts) < len(present) / 2 or words < MIN_FREE_WORDS:

@@ -1,4 +1,4 @@
-"""Scales of numbers: z-scores, and logarithms where a value far out would hide the others."""
+"""Scales of numbers: z-scores, and logarithms where an outlier would make all others equal."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ import numpy as np
 from tabicl_linear.estimator.arrays import FloatArray
 
 TOLD_APART = 0.9
-"""Share of different values that float32 z-scores tell apart; with less, logarithms are read."""
+"""Least share of different values that float32 z-scores must tell apart; else logarithms do."""
 MOST_TRIED = 1000
-"""Values of a column, evenly over their order, that are tried for it."""
+"""Maximum number of values of a column, evenly spread over their order, that are tested."""
 
 
 class Scale(NamedTuple):
@@ -40,7 +40,7 @@ class Scale(NamedTuple):
     def tells_apart(self, values: FloatArray) -> bool:
         """Whether z-scores in float32, which learners read, tell the values apart.
 
-        A value a billion times as far out as the others leaves these all the same.
+        If one value is a billion times as far out as the others, these all become the same.
         """
         places = np.linspace(0, len(values) - 1, min(len(values), MOST_TRIED)).astype(np.int64)
         distinct = np.unique(np.sort(values)[places])
@@ -55,7 +55,7 @@ def _to_unit(values: FloatArray, low: float, high: float) -> FloatArray:
 
 
 def middle_and_spread(values: FloatArray) -> tuple[float, float]:
-    """The median, and the lower quartile of the distances of other values from it."""
+    """The median, and the lower quartile of the distances from it of values that differ from it."""
     middle = float(np.quantile(values, 0.5, method="lower"))
     # Halved, as distances may overflow.
     distances = np.abs(values / 2 - middle / 2)
@@ -64,7 +64,7 @@ def middle_and_spread(values: FloatArray) -> tuple[float, float]:
 
 
 def in_logarithms(values: FloatArray, middle: float, spread: float) -> FloatArray:
-    """Distances from the middle: as they are up to about the spread, and in logarithms beyond."""
+    """Distances from the middle over the spread: linear up to about 1, logarithmic beyond."""
     largest = np.finfo(np.float64).max
     with np.errstate(over="ignore"):
         distances = (values / 2 - middle / 2) / (spread / 2)

@@ -1,12 +1,12 @@
 """How often each class occurs in each category of a column: target encoding.
 
-Rates are shrunk towards that of the whole column as a random-effects model has it: by the ratio of
-the variance within categories to that between them (Micci-Barreca, 2001), so that columns in which
-categories do not differ give no rates at all. Counts and sums are all that is needed.
+Rates are shrunk towards that of the whole column, as in a random-effects model: by the ratio of the
+variance within categories to that between them (Micci-Barreca, 2001). Columns whose categories do
+not differ get no rates at all. Only counts and sums are needed.
 
-Training rows are encoded by the rows of other folds. Unlike scikit-learn's `TargetEncoder`, a
-rate is shrunk towards the same value in all folds: the mean of the other folds would tell the
-label of a row in a category of its own.
+Training rows are encoded by the rows of other folds. Unlike in scikit-learn's `TargetEncoder`,
+rates are shrunk towards the same value in all folds: the mean of the other folds would give away
+the label of a row that is alone in its category.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -22,27 +22,27 @@ from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up
 
 MIN_CATEGORIES = 12
-"""Columns of more categories than this get rates; the codes of fewer say as much."""
+"""Columns with more categories than this get rates; with fewer, the codes say as much."""
 MAX_RATES = 4096
-"""Maximum number of categories whose rates are kept; those of rarer ones are close to the mean."""
+"""Maximum number of categories whose rates are kept; rarer ones have rates close to the mean."""
 MAX_CLASSES = 8
-"""Only the most frequent classes get rates where there are more."""
+"""Maximum number of classes that get rates: the most frequent ones."""
 NUM_FOLDS = 5
 LEAST_STRENGTH = 1.0
-"""Rows of the mean rate that are always added: a category of one row is never certain."""
+"""Least number of rows of the mean rate to add: a category with one row is never certain."""
 SIGNIFICANCE = 0.01
-"""Chance of rates where classes do not differ between categories."""
+"""Chance that a column gets rates although classes do not differ between its categories."""
 
 
 @dataclass(frozen=True)
 class RateColumn:
-    """The rate of one class in the category of a row; a record like those of other columns.
+    """Encodes the category of a row by the rate of one class in it.
 
     Attributes:
         label: Index of the class.
         rates: Rate in each category (as text) of the training rows.
         missing: Rate where the category is missing.
-        mean: Rate in all training rows, also that of unknown categories.
+        mean: Rate in all training rows, which unknown categories get.
         strength: How many rows of the mean rate are added to those of every category.
     """
 
@@ -70,7 +70,7 @@ class RateColumn:
 
 
 class ClassRate(NamedTuple):
-    """The rates of one class: `rates` in each category, and what `RateColumn` says of the rest."""
+    """The rates of one class, one for each category; see `RateColumn` for the other fields."""
 
     label: int
     rates: FloatArray
@@ -79,7 +79,7 @@ class ClassRate(NamedTuple):
 
 
 def fit_rates(cells: pd.Series, position: int, labels: IntArray) -> tuple[RateColumn, ...]:
-    """Rates of the classes in the categories of a training column; none if they say nothing."""
+    """Rates of the classes in a training column's categories; empty if they are uninformative."""
     codes, distinct = numbered_categories(cells)
     if len(distinct) <= MIN_CATEGORIES:
         return ()
@@ -93,7 +93,7 @@ def fit_rates(cells: pd.Series, position: int, labels: IntArray) -> tuple[RateCo
 
 
 def class_rates(codes: IntArray, labels: IntArray) -> Iterator[ClassRate]:
-    """Rates of classes in categories numbered from 0; not of those that differ by chance only."""
+    """Rates of classes in categories numbered from 0, if they differ by more than chance."""
     counts = np.bincount(codes)
     for label in rated_classes(labels):
         hits = labels == label
@@ -105,14 +105,14 @@ def class_rates(codes: IntArray, labels: IntArray) -> Iterator[ClassRate]:
 
 
 def rated_classes(labels: IntArray) -> list[int]:
-    """The classes that columns are encoded by: the most frequent ones."""
+    """The classes whose rates encode columns: the most frequent ones."""
     frequent = np.argsort(-np.bincount(labels), kind="stable")
-    # With two classes the rate of one says all.
+    # With two classes, the rate of one determines that of the other.
     return [1] if len(frequent) == 2 else sorted(frequent[:MAX_CLASSES].tolist())
 
 
 def kept_rates(codes: IntArray, names: Sequence[Any], rate: ClassRate) -> dict[str, float]:
-    """The rates of the commonest categories by their names; missing values have none here."""
+    """The rates of the commonest categories, by name; without that of missing values."""
     commonest = np.argsort(-np.bincount(codes), kind="stable")[:MAX_RATES].tolist()
     return {names[i]: float(rate.rates[i]) for i in commonest if not pd.isna(names[i])}
 
@@ -126,14 +126,14 @@ def cross_fitted(codes: IntArray, hits: BoolArray, mean: float, strength: float)
 def shrunk(
     hits: npt.NDArray[Any], rows: npt.NDArray[Any], mean: float, strength: float
 ) -> FloatArray:
-    """Rates of hits among rows, to which `strength` rows of the mean rate are added."""
+    """Rates of hits among rows, shrunk by adding `strength` rows of the mean rate."""
     return np.asarray((hits + strength * mean) / (rows + strength))
 
 
 def of_other_folds(groups: IntArray, *weights: npt.NDArray[np.generic] | None) -> list[FloatArray]:
     """For each row, sums over the rows of its group that are not in its own fold.
 
-    Groups are numbered from 0. Weights are what is summed; None counts rows.
+    Groups are numbered from 0. Each of the weights is summed; None counts rows.
     """
     fold = np.random.default_rng(0).permutation(len(groups)) % NUM_FOLDS
     cell = groups * NUM_FOLDS + fold
@@ -144,12 +144,12 @@ def of_other_folds(groups: IntArray, *weights: npt.NDArray[np.generic] | None) -
 
 
 def numbered_categories(cells: pd.Series) -> tuple[IntArray, pd.Index]:
-    """The number of the category of each row, and the categories by number, missing among them."""
+    """The number of each row's category, and the categories by number; missing is one of them."""
     return pd.factorize(pd.Series(category_names(cells), dtype=object), use_na_sentinel=False)
 
 
 def _strength(sums: FloatArray, counts: IntArray) -> float | None:
-    """Variance within categories over that between them; None if they differ by chance only."""
+    """Variance within categories over that between them; None if they differ only by chance."""
     rows, size = int(counts.sum()), len(counts)
     if rows == size:
         return None

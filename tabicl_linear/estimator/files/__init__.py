@@ -1,1 +1,1 @@
-"""The file of a fitted classifier: records with tags, and checks."""
+"""The file of a fitted classifier: writes and reads it, and checks it when it is read."""

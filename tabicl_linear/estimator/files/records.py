@@ -1,9 +1,9 @@
-"""Fitted objects as plain data: a JSON tree and named tensors, without pickle.
+"""Turns fitted objects into plain data, a JSON tree and named tensors, and back, without pickle.
 
-What a fitted classifier holds is made of numbers, texts, arrays, containers and records
-(dataclasses, named tuples and plain classes of this package). Each becomes JSON; arrays and tensors
-are kept aside. Reading makes instances of the classes that have a tag (`schema`), and runs nothing
-that a file names.
+A fitted classifier consists of numbers, texts, arrays, containers and records (dataclasses, named
+tuples and plain classes of this package). Each becomes JSON, which refers to arrays and tensors by
+name. Reading makes instances only of the classes that have a tag (`schema`), and runs nothing that
+a file names.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Tensor
 
 _KIND = "is"
-"""Key that marks a JSON object as something else than a number, text or list."""
+"""Key in a JSON object that says what it stands for."""
 _Read = Callable[["Unpacker", Any], Any]
 _CELLS: Mapping[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
     date: ("date", date.isoformat, date.fromisoformat),
@@ -41,7 +41,7 @@ _CELLS: Mapping[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = 
     type(pd.NaT): ("not_a_time", str, lambda _: pd.NaT),
     type(pd.NA): ("not_available", str, lambda _: pd.NA),
 }
-"""Objects in cells of tables: what files call them, their text, and back."""
+"""Types of objects in cells of tables: their name in files, and how to write and read them."""
 
 
 @dataclass
@@ -49,19 +49,18 @@ class Packer:
     """Turns objects into JSON.
 
     Attributes:
-        tensors: The tensors and arrays met so far, by the names under which the JSON refers to
-            them.
-        model: The model met so far: all members have been read by one.
+        tensors: The tensors and arrays packed so far, by the names that the JSON refers to.
+        model: The model, once it has been packed; there is only one, as all members share it.
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     model: InContextModel | None = None
 
     def pack(self, value: Any, where: str) -> Any:
-        """The JSON of a value, which messages call `where`; indexes and series become lists.
+        """The JSON of a value, which messages call `where`; pandas indexes and series become lists.
 
         Raises:
-            DataError: It is, or holds, something that is no plain data.
+            DataError: It is, or holds, something that is not plain data.
         """
         if value is None or type(value) in (bool, int, str):
             return value
@@ -94,11 +93,12 @@ class Packer:
 
     def _keep(self, tensor: Tensor) -> str:
         name = f"{len(self.tensors):06d}"
-        # A copy: a view of a larger tensor would be stored with all of it, or refused.
+        # A copy, since a view of a larger tensor would be stored with all of that, or refused.
         self.tensors[name] = tensor.clone(memory_format=torch.contiguous_format)
         return name
 
     def _array(self, value: Any, where: str) -> Any:
+        """The JSON of a NumPy array or scalar; numbers and dates become a tensor, others items."""
         array = np.asarray(value)
         about = {"scalar": isinstance(value, np.generic), "dtype": array.dtype.str}
         if array.dtype.kind in "biufmM" and array.dtype.itemsize <= 8:
@@ -115,12 +115,15 @@ class Packer:
         )
 
     def _frame(self, value: pd.DataFrame, where: str) -> Any:
-        """Names and columns; the index is left out."""
+        """The JSON of a frame: names and columns, without the index."""
         columns = [self._cells(cells, f"{where}[{name!r}]") for name, cells in value.items()]
         return {_KIND: "table", "names": self._items(list(value.columns), where), "items": columns}
 
     def _cells(self, cells: pd.Series, where: str) -> Any:
-        """A column; categories apart, as Arrow loses their time zones and reads no intervals."""
+        """The JSON of a column.
+
+        Categories are packed separately, as Arrow loses their time zones and reads no intervals.
+        """
         if isinstance(cells.dtype, pd.CategoricalDtype):
             categories = self._cells(pd.Series(cells.cat.categories), where)
             items = [self.pack(cells.cat.codes.to_numpy(), where), categories]
@@ -130,6 +133,7 @@ class Packer:
         return {_KIND: "cells", "arrow": self.pack(_arrow(cells, where), where)}
 
     def _record(self, value: Any, where: str) -> Any:
+        """The JSON of a model, a learner without parameters, or an instance of a tagged class."""
         if isinstance(value, InContextModel):
             assert self.model is None or self.model is value, "members of several models"
             self.model = value
@@ -154,8 +158,8 @@ class Unpacker:
 
     Attributes:
         tensors, model: What the JSON refers to.
-        device: Where to put tensors (arrays stay in memory).
-        dtype: Of states of the models' layers; None leaves them.
+        device: Where to put tensors (arrays stay in CPU memory).
+        dtype: The dtype to convert the states of a model's layers to; None leaves them.
     """
 
     tensors: Mapping[str, Tensor]
@@ -167,8 +171,8 @@ class Unpacker:
         """The value that `Packer.pack` was given.
 
         Raises:
-            CheckpointError: A record is not one of this version of the package.
-            KeyError, TypeError, ValueError: The JSON has another form.
+            CheckpointError: This version of the package does not know a record.
+            KeyError, TypeError, ValueError: The JSON has an unexpected form.
         """
         if isinstance(tree, list):
             return [self.unpack(item) for item in tree]
@@ -193,7 +197,7 @@ class Unpacker:
         """An instance of one of `schema.RECORDS`."""
         tag = tree.get("tag", "record without a tag")
         cls: Any = RECORDS.get(tag)
-        # What version 0.2.0 stored and is derived now has become a property.
+        # Properties are left out: they were fields in version 0.2.0 and are derived now.
         fields = {
             name: self.unpack(value)
             for name, value in tree["fields"].items()
@@ -233,7 +237,7 @@ def _field_names(cls: type) -> tuple[str, ...]:
 
 
 def _suits(cls: type, names: tuple[str, ...], fields: Set[str]) -> bool:
-    """Whether a class has the fields of a file; those with defaults older files may lack."""
+    """Whether a class has the fields of a file; older files may lack fields that have defaults."""
     if dataclasses.is_dataclass(cls):
         may_lack = {
             each.name for each in dataclasses.fields(cls) if each.default is not dataclasses.MISSING
@@ -244,7 +248,7 @@ def _suits(cls: type, names: tuple[str, ...], fields: Set[str]) -> bool:
 
 
 def _arrow(cells: pd.Series, where: str) -> npt.NDArray[np.uint8]:
-    """A column that is no plain array (text, missing integers, time zones) as an Arrow stream."""
+    """A column that is no plain array (text, integers with gaps, time zones), as Arrow stream."""
     try:
         table = pa.Table.from_pandas(pd.DataFrame({"cells": cells}), preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -265,7 +269,7 @@ def _cells(data: npt.NDArray[np.uint8]) -> pd.Series:
 
 
 def _frame(unpacker: Unpacker, tree: Any) -> pd.DataFrame:
-    # Columns are put in by position: names may be anything.
+    # Columns are numbered first, since their names may be anything.
     frame = pd.DataFrame(dict(enumerate(unpacker.items(tree))))
     frame.columns = pd.Index(unpacker.unpack(tree["names"]))
     return frame
@@ -273,7 +277,7 @@ def _frame(unpacker: Unpacker, tree: Any) -> pd.DataFrame:
 
 def _categories(unpacker: Unpacker, tree: Any) -> pd.Series:
     codes, categories = unpacker.items(tree)
-    # Of their own type, which pandas would guess anew, and tuples as they are.
+    # With their own dtype, which pandas would guess otherwise, and with tuples as they are.
     index = pd.Index(categories, dtype=categories.dtype, tupleize_cols=False)
     return pd.Series(pd.Categorical.from_codes(codes, index, ordered=tree["ordered"]))
 
@@ -295,7 +299,7 @@ _READERS: dict[str, _Read] = {
     "tensor": lambda unpacker, tree: unpacker.tensors[tree["name"]].to(unpacker.device),
     "array": Unpacker.array,
     "objects": Unpacker.array,
-    # As version 0.2.0 has times, and frames of plain arrays alone.
+    # Version 0.2.0 wrote times, and frames of plain arrays, in these two forms.
     "times": Unpacker.array,
     "frame": lambda unpacker, tree: pd.DataFrame(unpacker.unpack(tree["columns"])),
     "table": _frame,

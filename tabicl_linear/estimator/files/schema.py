@@ -1,4 +1,4 @@
-"""What a state file may hold, by names that stay when a class moves or is renamed."""
+"""The classes that a state file may hold, by tags that stay when a class moves or is renamed."""
 
 from collections.abc import Mapping
 
@@ -86,11 +86,11 @@ RECORDS: Mapping[str, type] = {
     "Trees": Trees,
     "View": View,
 }
-"""Class of each tag. A tag is never given to another class: files of all versions name it."""
+"""Class of each tag. A tag never gets another class, since files of all versions use it."""
 
 TAGS: Mapping[type, str] = {record: tag for tag, record in RECORDS.items()}
 
 LEARNERS: Mapping[str, type] = {"chosen_trees": ChosenTrees, "closed_form": ClosedForm}
-"""Learners without parameters, which files keep as the arguments that they were made with."""
+"""Learners without parameters; files hold only the arguments of their constructors."""
 
 KINDS: Mapping[type, str] = {learner: kind for kind, learner in LEARNERS.items()}

@@ -1,7 +1,8 @@
-"""Fitted classifiers as files: safetensors with a JSON header, checked when read.
+"""Writes and reads fitted classifiers: safetensors files with a JSON header, checked when read.
 
-A file holds the states, what was learnt about the columns, and the classes; no training row. The
-model is named and identified by a checksum of its weights, but not stored.
+A file holds the states, what was learnt about the columns, and the classes. It holds no training
+rows, except in `Fitted.held` and in states of trees that can grow. It names the model and
+identifies it by a checksum of its weights, but does not store it.
 """
 
 import json
@@ -24,16 +25,18 @@ from tabicl_linear.model import InContextModel
 from tabicl_linear.types import Tensor
 
 FORMAT = "tabicl_linear.state/3"
-"""Rises when one version could misread files of another; records that a version does not know are
-refused by themselves."""
+"""The number rises when one version could misread files of another. Records that a version does not
+know raise an error anyway."""
 DTYPES = (torch.float32, torch.float64)
 
 
 def write(kind: str, arguments: Mapping[str, Any], fitted: Fitted, path: Path) -> None:
-    """Write a fitted classifier to a file, whole or not at all; `kind` is the name of its class.
+    """Write a fitted classifier to a file, completely or not at all.
+
+    `kind` is the name of its class, and `arguments` are those of its constructor.
 
     Raises:
-        DataError: The file cannot be written, or an argument is no plain data.
+        DataError: The file cannot be written, or an argument is not plain data.
     """
     packer = Packer()
     parameters = {name: value for name, value in arguments.items() if name != "device"}
@@ -76,18 +79,19 @@ def read(
 
     Args:
         path: The file.
-        kind: Name of the class that reads it.
-        model: The model that it was fitted with, or its place; None for the place in the file.
+        kind: Name of the class that the file should hold.
+        model: The model that the classifier was fitted with, or its path; None takes the model that
+            the file names.
         device: Where to put the model and the states.
-        dtype: Of the model and the states; None for that in which they were saved.
+        dtype: The dtype of the model and the states; None takes that in which they were saved.
 
     Returns:
-        The arguments of its constructor, except the device and a model given as an object, and
-        what it has learnt.
+        The arguments of the classifier's constructor, except the device and a model that was given
+        as an object, and the fitted value.
 
     Raises:
         CheckpointError: The file is missing, damaged or not of this kind and version, or the model
-            is another one than that of the states.
+            is not the one that has read the states.
         ConfigError: The dtype is not supported.
     """
     if dtype is not None and dtype not in DTYPES:
@@ -101,7 +105,7 @@ def read(
     try:
         content = json.loads(metadata["content"])
         parameters, fitted = (unpacker.unpack(content[part]) for part in ("parameters", "fitted"))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:  # ValueError: ours too
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # also CheckpointError
         raise CheckpointError(
             f"{path} was written by tabicl-linear {metadata['version']} and this is {__version__}: "
             f"{error}. Load it with that version, or fit and save again."
@@ -118,7 +122,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise CheckpointError(
             f"{path} is damaged or not a file that `save` has written ({error}); save again."
         ) from error
-    # Copies: tensors of the file lie at any byte of its map, and would change with it.
+    # Copied, since tensors of the file are at any byte of its map, and would change with it.
     return {name: tensor.clone() for name, tensor in tensors.items()}, metadata
 
 
@@ -127,7 +131,7 @@ def _model_of_states(
     metadata: Mapping[str, str],
     model: str | os.PathLike[str] | InContextModel | None,
 ) -> InContextModel | None:
-    """The model that has read the states, in the dtype of its checksum; None if there is none."""
+    """The model that has read the states, in the dtype of its checksum; None without a model."""
     digests = json.loads(metadata["model_sha256"])
     if not digests:
         return None
@@ -171,7 +175,7 @@ def _dtype(model: InContextModel) -> str:
 def _check(
     path: Path, kind: str, metadata: Mapping[str, str], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Refuse what cannot be read."""
+    """Raise `CheckpointError` for a file that cannot be read, with the reason."""
     tag = metadata.get("format", "")
     if tag.partition("/")[0] == "tabicl_linear":
         raise CheckpointError(

@@ -1,1 +1,1 @@
-"""What reads labelled rows and predicts others: the protocol, and learners made of others."""
+"""Learners, which read labelled rows and predict others: their protocol and its implementations."""

@@ -1,4 +1,4 @@
-"""A long context in blocks: a state for each, and the mean of what they say."""
+"""Reads a long context in blocks: a state for each, and the mean of their predictions."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
 class BlockStates(NamedTuple):
-    """What the learner has read of each block, and which classes occur in it."""
+    """The learner's state of each block, and which classes occur in it."""
 
     blocks: tuple[Any, ...]
     present: Bool[Tensor, "b k y"]
@@ -18,9 +18,9 @@ class BlockStates(NamedTuple):
 class ContextBlocks(ComposedLearner):
     """A learner that reads a long context as several short ones (section 4.1 of the paper, "3K").
 
-    Each class is spread evenly over the blocks, and a class that some blocks lack is judged by the
-    others (in `tabicl_linear.learner.BlockEnsemble` rows are dealt to blocks at random). The
-    lengths of blocks differ by at most one row.
+    Each class is spread evenly over the blocks, unlike in `tabicl_linear.learner.BlockEnsemble`,
+    which deals rows to blocks at random. A class that some blocks lack is predicted by the others.
+    The lengths of blocks differ by at most one row.
     """
 
     def __init__(self, learner: ContextLearner, num_blocks: int) -> None:
@@ -44,14 +44,14 @@ class ContextBlocks(ComposedLearner):
     def predict(self, state: BlockStates, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Mean log-probabilities of the classes over the blocks, up to a constant in each row.
 
-        A class that only some blocks have is as many times too frequent in those as there are
-        blocks for each of them, which is taken back.
+        A class that only some blocks have is too frequent in these, by the number of all blocks
+        over the number of these; its log-probability is corrected for that.
         """
         num_classes = state.present.shape[2]
         total = torch.zeros((), device=x.device)
         for index, block in enumerate(state.blocks):
             logs = self.learner.predict(block, x)[..., :num_classes].log_softmax(-1)
-            # Those of an absent class may be near minus infinity, which a factor of 0 would keep.
+            # Masked, not multiplied by 0: the logs of an absent class may be minus infinity.
             total = total + logs.masked_fill(~state.present[:, None, index], 0)
         count = state.present.sum(1).unsqueeze(1).to(total.dtype)
         return total / count + (count / len(state.blocks)).log()

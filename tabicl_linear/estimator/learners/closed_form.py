@@ -16,14 +16,14 @@ from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, RidgeStat
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 MOST_MAPPED = 50
-"""Most classes for which Newton's method fits the map from shares to logits. It takes 52 MB then,
-and for twice as many classes 16 times that. Of more classes, logits are shares times one factor, or
-with chosen trees the map is fitted without second derivatives."""
+"""Maximum number of classes for which Newton's method fits the map from shares to logits. It takes
+52 MB then, and 16 times that for twice as many classes. With more classes, logits are the shares
+times one factor or, with chosen trees, the map is fitted without second derivatives."""
 
 DOUBLE, FLOAT = 8, 4
 """Bytes of a number."""
 HELD = 2
-"""Copies of the features of all rows, or of their sums of products, that a solution holds."""
+"""Copies held while solving, of the features of all rows or of the sums of their products."""
 
 
 class ClosedFormState(NamedTuple):
@@ -63,7 +63,7 @@ class ClosedForm(nn.Module):
     ) -> ClosedFormState:
         """Solve the regressions on labelled rows; see `ContextLearner.fit`.
 
-        Nothing is spilled: memory does not grow with the rows.
+        `spill` is not needed: memory does not grow with the number of rows.
         """
         assert state is None, "rows for regressions to which none can be added"
         statistics = context_statistics(
@@ -85,7 +85,7 @@ class ClosedForms(Learners):
     max_columns: int
 
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ClosedForm:
-        """The learner of a table; no rows can be added to its states, whatever `grows` says."""
+        """The learner of a table. No rows can be added to its states, even with `grows`."""
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
         options = self.options
         if num_classes > MOST_MAPPED:
@@ -94,7 +94,7 @@ class ClosedForms(Learners):
 
 
 def check_budget(options: RidgeOptions, *, num_columns: int, num_rows: int) -> None:
-    """Raise `ConfigError` if less memory is free than any fit with these options takes."""
+    """Raise `ConfigError` if the least memory that a fit with these options takes is not free."""
     leaves = options.num_trees * 2**options.tree_depth
     num_projections = options.num_tanh + options.num_cosine
     num_features = num_projections + leaves

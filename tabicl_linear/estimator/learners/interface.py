@@ -1,4 +1,4 @@
-"""What the ensemble expects of a learner, and what learners that ask another one share."""
+"""The protocol of learners, and the shared parts of learners that query another learner."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -10,7 +10,7 @@ from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 State: TypeAlias = Any
-"""What a learner has read: a tree of tensors, whose form it alone knows."""
+"""What a learner has read: a tree of tensors, whose structure only this learner knows."""
 
 
 class ContextLearner(Protocol):
@@ -44,12 +44,12 @@ class ContextLearner(Protocol):
         spill: Path | None = None,
         state: State | None = None,
     ) -> State:
-        """The state after labelled rows; see `InContextModel.fit` for arguments.
+        """The state after labelled rows; see `InContextModel.fit` for the arguments.
 
-        Columns are `categorical` as those of the state are, if there is one.
+        With a `state` to extend, `categorical` is left out: the state knows these columns.
 
         Raises:
-            UnsupportedReadout: Rows are to be added to a state that takes none.
+            UnsupportedReadout: No rows can be added to `state`.
         """
 
     def predict(self, state: State, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
@@ -57,61 +57,61 @@ class ContextLearner(Protocol):
 
 
 class Preset(NamedTuple):
-    """What a classifier takes for arguments of the same names that are None."""
+    """Values that a classifier takes for its arguments of the same names if these are None."""
 
     n_estimators: int
     softmax_temperature: float
 
 
 class OwnPreset(ABC):
-    """A learner with a preset of its own, which replaces that of the classifier's `ensemble`."""
+    """A learner with its own preset, which replaces that of the classifier's `ensemble`."""
 
     @abstractmethod
     def preset(self, num_rows: int, num_columns: int) -> Preset:
-        """What suits a table of so many rows, and columns that some member should see."""
+        """The preset for a table of this size; some member should see each of its columns."""
 
 
 class SolvedLater(ABC):
-    """A learner that only sums rows up when they are added, and solves the sums to predict.
+    """A learner that only adds rows to sums, and solves the sums when it has to predict.
 
-    So rows can be added several times in a row for one solution. `predict` takes states of both
-    kinds.
+    Rows can thus be added many times before one solution. `predict` takes solved and unsolved
+    states.
     """
 
     @abstractmethod
     def solved(self, state: State) -> State:
-        """The state, solved once for all predictions from it; itself where it is already."""
+        """The state, solved once for all predictions; a solved state is returned as it is."""
 
 
 class Companion(NamedTuple):
-    """A second learner of the same rows, and the weight of its logits; the first has the rest."""
+    """A second learner of the same rows, and the weight (0 to 1) of its logits beside the first."""
 
     learner: ContextLearner
     weight: float
 
 
 class Learners(ABC):
-    """Makes the learner that suits a table, as the arguments of a classifier say."""
+    """Makes the learner that suits a table, according to the arguments of a classifier."""
 
     grow_trees = False
-    """Whether trees are chosen on the table. They gain by columns that compare others
+    """Whether trees are chosen on the table. They profit from columns that compare others
     (`columns/pairs.py`). In a table in pieces the first rows grow them, and are held until then."""
 
     @property
     def is_causal(self) -> bool:
-        """Whether rows can be added to the states of any of its learners."""
+        """Whether rows can be added to states of its learners, even if made without `grows`."""
         return False
 
     @abstractmethod
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
-        """The learner of a table; with `grows` one to whose states rows will be added."""
+        """The learner of a table; with `grows`, one to whose states rows will be added."""
 
     def finished(self, learner: Any, states: tuple[State, ...]) -> tuple[Any, tuple[State, ...]]:
-        """The learner and its states once no more rows will come: without what only these need."""
+        """The learner and states without what is only needed to add rows, as none will come."""
         return learner, states
 
     def companion(self, num_classes: int, num_rows: int) -> Companion | None:
-        """A learner to fit beside that of a table, if no rows will be added and one helps."""
+        """A learner to fit beside that of `for_table`, if one helps; no rows will be added."""
         return None
 
 
@@ -125,7 +125,7 @@ def refuse_more_rows(learner: object) -> NoReturn:
 
 
 class ComposedLearner:
-    """Base of learners that use another one several times, as for blocks or digits."""
+    """Base of learners that query another learner several times: for each block or digit."""
 
     is_causal = False
     check_extensible = refuse_more_rows

@@ -1,9 +1,9 @@
-"""More classes than a learner takes: several smaller problems, and their answers put together.
+"""Splits a problem of more classes than a learner takes into smaller ones, and joins the answers.
 
 Every class gets a code word of a few digits, and the learner predicts one digit at a time, each
-from all rows. The digits are those of the class's number in some order of the classes; two orders
+from all rows. The digits are those of the class's number in some order of the classes. Two orders
 correct each other's errors, as in Dietterich and Bakiri (1995), "Solving multiclass learning
-problems via error-correcting output codes", with probabilities of digits in place of their values.
+problems via error-correcting output codes", but with probabilities of digits instead of values.
 """
 
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ from tabicl_linear.estimator.learners.interface import ComposedLearner, ContextL
 from tabicl_linear.types import Float, Int, Tensor
 
 NUM_ORDERS = 2
-"""Orders of the classes; each costs as many fits as a word has digits."""
+"""Orders of the classes; each takes as many fits as a code word has digits."""
 
 
 class DigitStates(NamedTuple):
-    """What the learner has read of each digit, in the order of the code's rows."""
+    """The learner's state for each digit, in the order of the rows of `ManyClasses.code`."""
 
     digits: tuple[Any, ...]
 
 
 class Problem(NamedTuple):
-    """What a learner has been asked: the classes of a table, or one digit of many classes.
+    """A problem that a learner was fitted to: the classes of a table, or one digit of their code.
 
-    `y` are the labels that it was told, of each row of each member.
+    `y` are the labels that the learner was given, of each row of each member.
     """
 
     learner: Any
@@ -39,7 +39,7 @@ class Problem(NamedTuple):
 
 
 class ManyClasses(ComposedLearner):
-    """A learner of any number of classes, from one that takes few and predicts single digits.
+    """A learner of any number of classes, made of one that takes few and predicts single digits.
 
     Attributes:
         code: Digit of each class in each sub-problem, `[sub-problems, classes]`. Any two classes
@@ -68,7 +68,7 @@ class ManyClasses(ComposedLearner):
     ) -> DigitStates:
         """The states after labelled rows, one for each digit; see `ContextLearner.fit`.
 
-        Tables larger than memory, which would need the folder to spill into, are refused.
+        Tables larger than memory, which come with a folder to spill into, are refused.
         """
         if spill is not None:
             classes, most = self.code.shape[1], int(self.code.max()) + 1
@@ -85,17 +85,17 @@ class ManyClasses(ComposedLearner):
         for values, digit in zip(self.code, state.digits, strict=True):
             logits = self.learner.predict(digit, x)[..., : int(values.max()) + 1]
             total = total + logits.log_softmax(-1)[..., values.to(x.device)]
-        # An order makes a class as probable as all digits of its word together. If orders erred
-        # independently their evidence would add up, if they erred alike their mean would be right;
-        # on synthetic tables of 26 classes the factor between the two has the least log-loss.
+        # Within an order, the log-probability of a class is the sum over the digits of its word.
+        # Over the orders, the sum would be right if they erred independently, and the mean if they
+        # erred alike; on synthetic tables of 26 classes a factor between has the least log-loss.
         return total / NUM_ORDERS**0.5
 
 
 def digit_code(num_classes: int, max_values: int) -> Int[Tensor, "p c"]:
-    """Digits of all classes in all orders, the last digits of an order first.
+    """Digits of all classes (c) in all sub-problems (p), with the last digits of an order first.
 
-    All digits but the first take `max_values` values and the first as few as are needed: merging
-    few classes in each value is more accurate than digits with equally many values.
+    The first digit of a word takes as few values as are needed, and all others `max_values`: this
+    merges few classes into each value, and is more accurate than digits with equally many values.
     """
     rng = np.random.default_rng(num_classes)
     rows = []
@@ -108,7 +108,7 @@ def digit_code(num_classes: int, max_values: int) -> Int[Tensor, "p c"]:
 
 
 def problems(learner: ContextLearner, state: Any, y: Int[Tensor, "b c"]) -> list[Problem]:
-    """The problem of all classes, or those of the digits, of rows with class indices `y`."""
+    """The problem of all classes, or one for each digit, for rows with class indices `y`."""
     if not isinstance(learner, ManyClasses):
         return [Problem(learner, state, y)]
     pairs = zip(state.digits, learner.code, strict=True)
@@ -116,5 +116,5 @@ def problems(learner: ContextLearner, state: Any, y: Int[Tensor, "b c"]) -> list
 
 
 def rejoined(learner: ContextLearner, states: Sequence[Any]) -> Any:
-    """The state of a learner from those of its `problems`."""
+    """The state of a learner, put together from the states of its `problems`."""
     return DigitStates(tuple(states)) if isinstance(learner, ManyClasses) else states[0]

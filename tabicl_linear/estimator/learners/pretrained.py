@@ -1,4 +1,4 @@
-"""Learners of a pretrained model: the model itself, or digits of many classes."""
+"""Learners made of a pretrained model: the model itself, or `ManyClasses` of it."""
 
 import copy
 import os
@@ -14,7 +14,7 @@ from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
 @dataclass(frozen=True)
 class PretrainedLearners(Learners):
-    """Learners of one model for tables of any number of classes."""
+    """Learners made of one model, for tables with any number of classes."""
 
     model: InContextModel
 
@@ -55,10 +55,10 @@ def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:
 
 
 def longest_context(learner: ContextLearner, long_context: str) -> int:
-    """Rows of the longest table that the model of a learner was pretrained on.
+    """Number of rows of the longest table that a learner's model was pretrained on.
 
     Raises:
-        ConfigError: The model's file does not say, and `long_context` has to know.
+        ConfigError: The model's file does not say; the message names the `long_context` asked for.
     """
     model = learner.learner if isinstance(learner, ManyClasses) else learner
     assert isinstance(model, InContextModel)

@@ -1,1 +1,1 @@
-"""Members of the ensemble: how each sees a table, and what they say together."""
+"""Members of the ensemble: how each sees a table, and how their predictions are pooled."""

@@ -1,4 +1,4 @@
-"""The members of the preprocessing ensemble: fitted to rows, extended by more, read, moved."""
+"""The members of the preprocessing ensemble: fits, extends, queries and moves them."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -25,12 +25,13 @@ from tabicl_linear.kernels.state import map_tensors, num_bytes
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 ROWS_ARRANGED = 1 << 16
-"""Rows that are arranged for a member at a time where all do not fit into memory."""
+"""Rows that are arranged for a member at a time, if all rows do not fit into memory."""
 WIDE_MEMBERS = 4
-"""Members of a wide table, even if none of its columns says anything (docs/training_log.md)."""
+"""Minimum number of members for a wide table, even if its columns are uninformative
+(docs/training_log.md)."""
 MIN_ROWS = 8
-"""Fewer query rows than this are padded: matrix products of one or two rows run other kernels,
-whose rounding would make a prediction depend on the number of rows predicted together."""
+"""Fewer query rows than this are padded: matrix products of one or two rows run other kernels, and
+their rounding would make a prediction depend on the number of rows predicted together."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,12 @@ class Encoded:
     """Labelled rows as numbers.
 
     Attributes:
-        matrix: The rows `[rows, columns]` as `TablePreprocessor` gives them. Those of a table in
-            pieces lie in a temporary file.
-        codes: Index of the class of each row.
+        matrix: The rows `[rows, columns]` as `TablePreprocessor` encodes them. For a table in
+            pieces they lie in a temporary file.
+        codes: Class index of each row.
+        preprocessor: Has encoded the rows.
         classes: Class labels of the table, sorted.
-        table: The rows as they were given; None where they came in pieces and cannot be read twice.
+        table: The rows as they were given; None if they came in pieces and cannot be read twice.
     """
 
     matrix: Float32Array
@@ -53,37 +55,40 @@ class Encoded:
 
     @property
     def num_classes(self) -> int:
-        """Classes of the table."""
+        """Number of classes of the table."""
         return len(self.classes)
 
     @cached_property
     def relevance(self) -> Relevance:
-        """What each column alone says about the class, which takes a millisecond a column."""
+        """What each column alone says about the class; takes a millisecond per column."""
         return relevance(self.matrix, self.codes, self.preprocessor.categorical)
 
     def num_wanted(self, width: int) -> int:
-        """Columns that should find a place in some member, each of which sees `width` of them.
+        """How many columns should have a place in some member, if each member sees `width` columns.
 
-        All where `WIDE_MEMBERS` see them; else only columns that say something make more members.
+        All, if `WIDE_MEMBERS` members have room for them. Otherwise as many as these have room for,
+        or as many as are informative, if those are more.
         """
         num_columns, num_seen = self.matrix.shape[1], WIDE_MEMBERS * width
         return num_columns if num_columns <= num_seen else max(num_seen, self.relevance.num_telling)
 
     def are_categorical(self, views: Sequence[View]) -> Bool[Tensor, "b m"]:
-        """Which of the columns that each member sees hold category codes."""
+        """Which columns hold category codes, among those that each member sees, in its order."""
         return torch.from_numpy(np.stack([self.preprocessor.categorical[v.columns] for v in views]))
 
 
 @dataclass(frozen=True)
 class FittedEnsemble:
-    """Views of a table, and the states into which a learner has read them; no training rows.
+    """Views of a table, and the states of a learner that has read them.
 
     Attributes:
-        views: The members.
+        model: The learner.
+        views: The view of each member.
         power: The transforms that every second member uses.
         states: Fitted states, one for each batch of `group_size` consecutive members; `in_full`
-            gives those that the model reads.
-        group_size: Members of a batch, which are computed together; the last may have fewer.
+            returns them as the model reads them.
+        group_size: Number of members that are computed together in a batch; the last batch may
+            have fewer.
     """
 
     model: ContextLearner
@@ -95,7 +100,7 @@ class FittedEnsemble:
 
     @cached_property
     def solved_states(self) -> tuple[State, ...]:
-        """The states that predictions read: solved, once, if the learner left that for later."""
+        """The states that predictions read; solved here, once, if the learner has not done so."""
         if not isinstance(self.model, SolvedLater):
             return self.states
         with torch.inference_mode():
@@ -121,11 +126,11 @@ class FittedEnsemble:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the states of one member."""
+        """Mean number of bytes of the states of one member."""
         return self.nbytes // len(self.views)
 
     def batches(self) -> list[tuple[tuple[View, ...], State]]:
-        """The views of each batch of members, and their states."""
+        """The views of each batch of members, and the state of the batch."""
         size = self.group_size
         return [
             (self.views[group * size :][:size], state) for group, state in enumerate(self.states)
@@ -134,17 +139,17 @@ class FittedEnsemble:
     def scores(
         self, matrix: Float32Array, pool: Callable[[FloatArray], FloatArray], plan: Plan
     ) -> FloatArray:
-        """What `pool` makes of the members' logits, for all rows: `[..., rows, classes]`.
+        """The members' logits for all rows, pooled: `[..., rows, classes]`.
 
         Args:
-            matrix: Rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
-            pool: Takes logits `[members, rows, classes]` of some of the rows; its result ends in
-                `[rows, classes]`.
-            plan: Says on which device to compute; model and states are moved there.
+            matrix: Rows `[rows, columns]` as `TablePreprocessor.transform` encodes them.
+            pool: Takes logits `[members, rows, classes]` of some of the rows, and returns an array
+                whose last dimensions are `[rows, classes]`.
+            plan: Names the device to compute on; model and states are moved there.
         """
 
         def scored(rows_per_batch: int) -> FloatArray:
-            # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
+            # Even if nothing moves, `to` visits every parameter: a tenth of the time of one row.
             model = self.model if self.model.device == plan.device else self.model.to(plan.device)
             batches = replace(self, states=self.in_full(plan.device)).batches()
             work, step = len(self.views) * len(matrix), max(1, rows_per_batch // self.group_size)
@@ -166,7 +171,7 @@ class FittedEnsemble:
 
     def on(self, device: torch.device) -> "FittedEnsemble":
         """The same ensemble with its model and states on `device`."""
-        # Prediction may have moved the model to another device than the states.
+        # A prediction may have moved the model to another device than that of the states.
         is_there = self.model.device == device
         return replace(
             self,
@@ -183,10 +188,10 @@ def fit_ensemble(
     in_order: bool = False,
     spill: Path | None = None,
 ) -> FittedEnsemble:
-    """Let a learner, on the device to compute on, read training rows as every member sees them.
+    """Let a learner, on the device to compute on, read training rows as each member sees them.
 
-    With `in_order` all members write the rows in the order of the table, not each in its own.
-    `spill` is a folder for temporary files that hold what grows with the rows, instead of memory.
+    With `in_order`, all members write the rows in the order of the table, not each in its own.
+    `spill` is a folder for temporary files, which hold what grows with the rows instead of memory.
     """
     num_members, (num_rows, num_columns) = plan.num_members, rows.matrix.shape
     columns, width = [np.arange(num_columns)] * num_members, model.max_columns
@@ -229,9 +234,9 @@ def _warn_of_width(preprocessor: TablePreprocessor, width: int, num_members: int
 
 
 def extended_ensemble(ensemble: FittedEnsemble, rows: Encoded, plan: Plan) -> FittedEnsemble:
-    """The ensemble after more rows, which all members write in the order given.
+    """The ensemble after more rows, which all members write in the order of the table.
 
-    The given one does not change, except that its model is moved to the device of the plan.
+    `ensemble` itself does not change, except that its model is moved to the device of the plan.
     """
     ensemble.model.check_extensible()
 
@@ -247,9 +252,9 @@ def extended_ensemble(ensemble: FittedEnsemble, rows: Encoded, plan: Plan) -> Fi
 def _with_rows(
     ensemble: FittedEnsemble, rows: Encoded, plan: Plan, rows_per_batch: int, spill: Path | None
 ) -> FittedEnsemble:
-    """The ensemble once all members have read rows, batch after batch.
+    """The ensemble after all members have read the rows, batch after batch.
 
-    Members write their first rows each in its own order, and later ones in that of the table.
+    Each member writes its first rows in an order of its own, and later ones in that of the table.
     """
     model, work = ensemble.model, len(ensemble.views) * len(rows.matrix)
     states = list[State]()
@@ -257,7 +262,7 @@ def _with_rows(
         for views, state in ensemble.batches():
             is_first = state is None
             new_state = model.fit(
-                # Without a name, so that they leave memory before those of the next batch come.
+                # Not bound to a name, so that they are freed before those of the next batch come.
                 *as_seen(ensemble, views if is_first else _in_order(views), rows, spill),
                 categorical=rows.are_categorical(views).to(model.device) if is_first else None,
                 rows_per_chunk=min(chunk_rows(model.device), max(1, rows_per_batch // len(views))),
@@ -270,16 +275,16 @@ def _with_rows(
 
 
 def _in_order(views: tuple[View, ...]) -> tuple[View, ...]:
-    """The members, all of which write the rows in the order of the table."""
+    """The views, changed so that all members write the rows in the order of the table."""
     return tuple(view._replace(row_seed=None) for view in views)
 
 
 def as_seen(
     ensemble: FittedEnsemble, views: tuple[View, ...], rows: Encoded, spill: Path | None = None
 ) -> tuple[Float[Tensor, "b c m"], Int[Tensor, "b c"]]:
-    """Labelled rows as members with some views see them, on the device of the learner.
+    """Labelled rows as the members with these views see them, on the device of the learner.
 
-    `spill` is a folder for a file that holds the rows as a single member sees them.
+    `spill` is a folder for a temporary file that holds the rows of each member, instead of memory.
     """
     matrix, device = rows.matrix, ensemble.model.device
     tables, labels = [], []
@@ -310,5 +315,5 @@ def _read(model: ContextLearner, state: State, x: torch.Tensor) -> torch.Tensor:
 
 
 def _stacked(tables: list[npt.NDArray[Any]]) -> torch.Tensor:
-    """The tables of all members in one tensor; a single one is not copied."""
+    """The tables of all members as one tensor; a single table is not copied."""
     return torch.from_numpy(np.stack(tables) if len(tables) > 1 else tables[0][None])

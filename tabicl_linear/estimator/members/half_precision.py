@@ -9,7 +9,7 @@ from tabicl_linear.types import Float, Tensor
 
 Tree = TypeVar("Tree")
 SMALLEST_SCALE = 1e-30
-"""The scale of a matrix of zeros."""
+"""Smallest scale, that of a matrix of zeros."""
 
 
 class HalfMatrix(NamedTuple):
@@ -17,8 +17,8 @@ class HalfMatrix(NamedTuple):
 
     Attributes:
         S: The matrices, each divided by its scale, float16.
-        scale: Largest absolute value of each matrix, so that none leaves the range of float16
-            however many rows it sums.
+        scale: Largest absolute value of each matrix. Scaled, a matrix stays in the range of
+            float16, however many rows it sums.
     """
 
     S: Float[Tensor, "b h v k"]
@@ -26,7 +26,7 @@ class HalfMatrix(NamedTuple):
 
 
 def halved(tree: Tree) -> Tree:
-    """A tree of tuples with all matrix states of float32 rounded; other leaves stay."""
+    """A tree of tuples whose float32 matrix states are rounded; other leaves stay."""
     if isinstance(tree, MatrixState) and tree.S.dtype == torch.float32:
         scale = tree.S.abs().amax((-2, -1), keepdim=True).clamp(min=SMALLEST_SCALE)
         return HalfMatrix((tree.S / scale).half(), scale)  # type: ignore[return-value]
@@ -34,7 +34,7 @@ def halved(tree: Tree) -> Tree:
 
 
 def in_full(tree: Tree) -> Tree:
-    """The tree with matrix states in the dtype of their scales, as models read them."""
+    """The tree with matrix states back in the dtype of their scales, as models read them."""
     if isinstance(tree, HalfMatrix):
         return MatrixState(tree.S.to(tree.scale.dtype) * tree.scale)  # type: ignore[return-value]
     return map_items(in_full, tree)

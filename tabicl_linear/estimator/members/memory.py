@@ -1,4 +1,4 @@
-"""How many rows memory has room for, and where the others are held meanwhile."""
+"""How many rows fit into memory, and a temporary file for tables that do not."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,18 +12,19 @@ from tabicl_linear.estimator.arrays import Float32Array
 from tabicl_linear.files import temporary_file
 
 MIN_ROWS, MAX_ROWS = 256, 16384
-"""Rows to have in a network at a time, as far as memory allows."""
+"""Bounds of the number of rows in a network at a time; memory decides between them."""
 ROW_BYTES = 2**17
-"""An upper bound of what a row takes while it is computed: measured on a CPU with the weights that
-ship (tokens per cell), 80 KiB with 10 columns and 118 KiB with 40; a row token takes less."""
+"""An upper bound of the bytes that a row takes while it is computed. Measured on a CPU with the
+weights that ship (tokens per cell): 80 KiB with 10 columns, 118 KiB with 40; row tokens take
+less."""
 SHRINK = 8
-"""The second attempt has as many times fewer rows."""
+"""The second attempt has this many times fewer rows."""
 
 Result = TypeVar("Result")
 
 
 def rows_that_fit(device: torch.device) -> int:
-    """Rows to have in a network at a time, in a power of two: they take at most half of the memory.
+    """How many rows, a power of two, may be in a network at a time, in half of the free memory.
 
     That is `MAX_ROWS` wherever 4 GiB are free.
     """
@@ -35,9 +36,9 @@ def rows_that_fit(device: torch.device) -> int:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that can still be allocated on a device; None where the system does not tell.
+    """Bytes of memory that can still be allocated on a device; None if the system does not tell.
 
-    On Linux a container's limit counts, too.
+    On Linux, the limit of a container is respected.
     """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
@@ -58,19 +59,19 @@ def free_bytes(device: torch.device) -> int | None:
 def retried_smaller(
     compute: Callable[[int], Result], rows: int, *, what: str, device: torch.device
 ) -> Result:
-    """What `compute(rows)` returns; if memory runs out, what it returns for fewer rows at a time.
+    """Return `compute(rows)` or, if memory runs out, the same with `SHRINK` times fewer rows.
 
-    Messages say what is computed, such as "fitting 1000 rows x 20 columns", and on which device.
+    `what` tells the message what is computed, for example "fitting 1000 rows x 20 columns".
 
     Raises:
-        DataError: Memory ran out twice; the message says sizes and remedy.
+        DataError: Memory ran out twice; the message names sizes and remedies.
     """
     try:
         return compute(rows)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-    # Outside of the handler, whose traceback would keep the tensors of the first attempt.
+    # Outside the handler, whose traceback would keep the tensors of the first attempt alive.
     if device.type == "cuda":
         torch.cuda.empty_cache()
     fewer_rows = max(1, rows // SHRINK)
@@ -89,7 +90,7 @@ def retried_smaller(
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error says that memory ran out: PyTorch has no class for that on a CPU."""
+    """Whether an error says that memory ran out; PyTorch has no class for it on a CPU."""
     return (
         isinstance(error, MemoryError | torch.OutOfMemoryError)
         or "DefaultCPUAllocator" in str(error)
@@ -98,7 +99,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def stored(parts: Iterable[Float32Array], width: int, folder: Path) -> Float32Array:
-    """Rows that come in parts as one array, in a temporary file that is gone once the array is.
+    """Rows that come in parts as one array, in a temporary file that goes when the array does.
 
     Raises:
         DataError: The folder has no room, or cannot be written.

@@ -1,4 +1,4 @@
-"""Makes one distribution of classes of the members' logits."""
+"""Pools the members' logits into one distribution over the classes."""
 
 import numpy as np
 from scipy.special import log_softmax, logsumexp
@@ -9,8 +9,8 @@ from tabicl_linear.estimator.arrays import FloatArray, IntArray
 def pooled(member_logits: FloatArray, *, temperature: float, average_logits: bool) -> FloatArray:
     """Logarithms of the ensemble's probabilities `[rows, classes]`, up to a constant for each row.
 
-    Logits `[members, rows, classes]` are divided by the temperature; their mean is taken, or else
-    that of the probabilities.
+    Logits `[members, rows, classes]` are divided by the temperature. Then the logits are averaged
+    over the members or, without `average_logits`, the probabilities.
     """
     if average_logits:
         return member_logits.mean(axis=0) / temperature

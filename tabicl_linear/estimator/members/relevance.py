@@ -15,18 +15,19 @@ from tabicl_linear.estimator.columns.information import (
 )
 
 MAX_ROWS = 10_000
-"""Rows that columns are judged by, so that the cost for a column does not grow with the table."""
+"""Maximum number of rows that columns are judged by, so that the time for a column does not grow
+with the table."""
 FEW_COLUMNS = 100
-"""In tables of no more columns, all count as telling: with 100 columns of noise the number of those
-that tell is estimated with a standard error of 10."""
+"""Tables with up to this many columns count all as informative: among 100 columns of noise, the
+number of informative ones would be estimated with a standard error of 10."""
 
 
 class Relevance(NamedTuple):
     """What every column alone says about the class.
 
     Attributes:
-        gains: Information in nats, up to the column's own noise.
-        p_values: How likely a column that says nothing has as much.
+        gains: Information in nats, less what noise gives on average.
+        p_values: How likely an uninformative column has at least as much information.
     """
 
     gains: FloatArray
@@ -34,10 +35,10 @@ class Relevance(NamedTuple):
 
     @property
     def num_telling(self) -> int:
-        """An estimate of how many columns tell something, be it little.
+        """An estimate of how many columns are informative, even if only slightly.
 
-        A column that tells nothing has a p-value beyond a half as often as not (Storey, 2002). All
-        if that is most of them, or if there are too few columns for an estimate.
+        Half of the uninformative columns have a p-value above a half (Storey, 2002). All columns
+        count if the estimate is most of them, or if they are too few for an estimate.
         """
         num_columns = len(self.p_values)
         count = max(0, num_columns - 2 * int(np.count_nonzero(self.p_values > 0.5)))
@@ -47,9 +48,9 @@ class Relevance(NamedTuple):
 def relevance(matrix: Float32Array, labels: IntArray, categorical: BoolArray) -> Relevance:
     """Judge every column of a table.
 
-    The information is the mutual one of the class and the column's bin or category, less what it is
-    on average for a column that says nothing (Miller, 1955), so columns of many categories are
-    not preferred. A missing value is a bin of its own. At most `MAX_ROWS` rows are used.
+    The information is the mutual information of the class and the column's bin or category, less
+    its mean for an uninformative column (Miller, 1955), so that columns of many categories are not
+    preferred. Missing values have a bin of their own. At most `MAX_ROWS` rows are used.
     """
     rows = judged_rows(len(matrix), MAX_ROWS)
     matrix, labels = matrix[rows], labels[rows]
@@ -65,12 +66,12 @@ def relevance(matrix: Float32Array, labels: IntArray, categorical: BoolArray) ->
 def choose_columns(
     relevances: Relevance, *, num_members: int, width: int, seed: int
 ) -> list[IntArray]:
-    """The columns of each member, in ascending order; each has `width`, fewer than there are.
+    """The columns of each member, in ascending order: `width` of them, fewer than there are.
 
     Half of a member's places go to the most relevant columns, which all members see. The other
-    columns are dealt out once; if there are not as many places, only those that tell something,
-    and then fewer are seen by all if that leaves each of them a place. The remaining places go to
-    columns drawn with probability 1 / (1 + rank).
+    columns are dealt to the members, each once. If there are too few places, only informative
+    columns are dealt, and fewer columns are seen by all if that makes room for each of them. The
+    remaining places go to columns drawn with probability 1 / (1 + rank).
     """
     num_columns, num_places, core = len(relevances.gains), num_members * width, width // 2
     rng = random.Random(seed)
@@ -78,7 +79,7 @@ def choose_columns(
     dealt = num_columns
     if core + (width - core) * num_members < num_columns:
         dealt = relevances.num_telling
-        # The most that leaves each a place: (width - core) * members >= dealt - core.
+        # The largest core that leaves each a place: (width - core) * members >= dealt - core.
         spare = num_places - dealt
         if spare >= 0 and num_members > 1:
             core = min(core, spare // (num_members - 1))
@@ -96,6 +97,6 @@ def choose_columns(
 
 def _drawn(start: int, stop: int, rng: random.Random) -> list[int]:
     """Ranks drawn one by one without replacement with probability 1 / (1 + rank)."""
-    # Efraimidis and Spirakis (2006): the largest u^(1 / weight) is drawn first; here its -log.
+    # Efraimidis and Spirakis (2006): the largest u^(1 / weight) comes first; keys are its -log.
     keys = {rank: (1 + rank) * rng.expovariate(1.0) for rank in range(start, stop)}
     return sorted(keys, key=keys.__getitem__)

@@ -2,7 +2,7 @@
 
 This follows the authors' evaluation protocol: members combine a cyclic shift of the classes with
 one of the columns, every second member sees power-transformed columns, and each writes the rows in
-its own random order. A linear-time learner is sensitive to all of these, and the mean over members
+its own random order. A linear-time learner is sensitive to all of these; the mean over members is
 less so.
 """
 
@@ -31,8 +31,8 @@ class View(NamedTuple):
     Attributes:
         columns: Columns of the table's matrix in the order in which the member sees them.
         power: Whether numeric columns are power-transformed.
-        class_shift: The member is told class `(y + class_shift) mod C` for class `y`.
-        row_seed: Seed of the order in which the context rows are written; None for their own.
+        class_shift: The member reads class `y` as class `(y + class_shift) mod C`.
+        row_seed: Seed of the order in which context rows are written; None: that of the table.
     """
 
     columns: IntArray
@@ -41,7 +41,7 @@ class View(NamedTuple):
     row_seed: int | None
 
     def row_order(self, num_rows: int) -> IntArray:
-        """A permutation of the context rows; the same at every call."""
+        """The permutation in which the member writes the rows; the same at every call."""
         if self.row_seed is None:
             return np.arange(num_rows)
         return np.random.default_rng(self.row_seed).permutation(num_rows)
@@ -50,7 +50,8 @@ class View(NamedTuple):
 def draw_views(columns: Sequence[IntArray], *, num_classes: int, seed: int) -> tuple[View, ...]:
     """Draw the views of an ensemble.
 
-    `columns` are those that each member sees, in the order of the table; all see equally many.
+    `columns` holds the columns that each member sees, in the order of the table; all members see
+    equally many.
     """
     rng, num_columns = random.Random(seed), len(columns[0])
     class_shifts = rng.sample(range(num_classes), num_classes)
@@ -61,7 +62,7 @@ def draw_views(columns: Sequence[IntArray], *, num_classes: int, seed: int) -> t
         turn, index = divmod(member, len(shifts))
         class_shift, column_shift = shifts[index]
         rng.sample(range(num_columns), num_columns)  # keeps the row orders of earlier versions
-        # The alternation flips in each round, so that a reused shift gets the other transform.
+        # The alternation flips whenever shifts are used again, to pair them with the other form.
         power = bool((member + turn * (len(shifts) + 1)) % 2)
         own = np.roll(in_order, column_shift)
         views.append(View(own, power, class_shift, rng.randrange(2**32)))
@@ -69,7 +70,7 @@ def draw_views(columns: Sequence[IntArray], *, num_classes: int, seed: int) -> t
 
 
 class PowerColumn(NamedTuple):
-    """The Yeo-Johnson transform of one column, and mean and deviation of its training values."""
+    """The Yeo-Johnson transform of one column, and mean and deviation of transformed values."""
 
     exponent: float
     mean: float
@@ -83,7 +84,7 @@ class PowerColumn(NamedTuple):
 
 
 class PowerColumns:
-    """Yeo-Johnson transforms of the numeric columns, fitted on the training rows.
+    """Yeo-Johnson transforms of numeric columns, fitted on the training rows.
 
     A column whose transform fails keeps its z-scores, and the log says why.
     """
@@ -94,9 +95,9 @@ class PowerColumns:
     def fit(
         self, matrix: Float32Array, categorical: BoolArray, columns: IntArray
     ) -> "PowerColumns":
-        """Fit one transform for each of `columns` that holds no category codes.
+        """Fit a transform for each of `columns` that does not hold category codes.
 
-        With more than `MAX_POWER_ROWS` rows, transforms are fitted on a random sample.
+        With more than `MAX_POWER_ROWS` rows, transforms are fitted on a random sample of them.
         """
         if len(matrix) > MAX_POWER_ROWS:
             rows = np.random.default_rng(0).choice(len(matrix), MAX_POWER_ROWS, replace=False)
@@ -114,8 +115,8 @@ class PowerColumns:
     ) -> Float32Array:
         """Rows with numeric columns transformed, clipped at +-100; NaN stays.
 
-        `columns` are those of the table that `matrix` has, in its order; all if left out. A copy of
-        a long table may not fit into memory: with `in_place` `matrix` is written into.
+        `columns` says which columns of the table `matrix` holds; None means all. With `in_place`,
+        the result is written into `matrix`, as a copy of a long table may not fit into memory.
         """
         out = matrix if in_place else matrix.copy()
         for position, column in enumerate(range(matrix.shape[1]) if columns is None else columns):
@@ -128,12 +129,12 @@ class PowerColumns:
 
 
 def _fit_or_reason(values: FloatArray) -> PowerColumn | str:
-    """The transform that suits a column `[rows, 1]`, or why none is usable."""
-    # scikit-learn's global setting may ask for frames.
+    """The transform that suits a column `[rows, 1]`, or the reason why none is usable."""
+    # Set here, since scikit-learn's global setting may ask for frames.
     scaler = StandardScaler().set_output(transform="default")
     present = values[~np.isnan(values)]
     try:
-        # Not by catching warnings, as those of all threads would be.
+        # NumPy raises errors here, since catching warnings would catch those of all threads.
         with np.errstate(over="raise", divide="raise", invalid="raise"):
             exponent = yeo_johnson_exponent(present)
             scaled = scaler.fit_transform(yeo_johnson(present, exponent)[:, None])
@@ -149,8 +150,8 @@ def _fit_or_reason(values: FloatArray) -> PowerColumn | str:
 def yeo_johnson(values: FloatArray, exponent: float) -> FloatArray:
     """The transform of float64 values (Yeo and Johnson, 2000, equation 2.1); NaN stays.
 
-    What `scipy.stats.yeojohnson` gives, without its checks of arguments, which take two thirds of
-    its time where one row is predicted.
+    The same as `scipy.stats.yeojohnson`, without its checks of arguments, which take two thirds of
+    its time when one row is predicted.
     """
     is_negative = values < 0
     powered = np.empty_like(values)
@@ -162,8 +163,8 @@ def yeo_johnson(values: FloatArray, exponent: float) -> FloatArray:
 def yeo_johnson_exponent(values: FloatArray) -> float:
     """The maximum-likelihood exponent (Yeo and Johnson, 2000, equation 3.1); 1 for a constant.
 
-    What `scipy.stats.yeojohnson_normmax` searches in the same way, in a seventh of its time: it
-    takes 10 ms for any column, most of them in what checks the arguments of each step.
+    The same search as `scipy.stats.yeojohnson_normmax`, in a seventh of its time: that takes 10 ms
+    for any column, most of it to check the arguments of each step.
     """
     if not values.size or values.min() == values.max():
         return 1.0
@@ -173,12 +174,12 @@ def yeo_johnson_exponent(values: FloatArray) -> float:
     def loss(exponent: float) -> float:
         parts = _powered(above, exponent), _powered(below, 2 - exponent)
         variance = np.concatenate([parts[0], -parts[1]]).var()
-        # What a tiny variance makes of a column is rounding.
+        # With a tiny variance, a column is only rounding.
         if variance < np.finfo(float).tiny:
             return np.inf
         return float(values.size / 2 * np.log(variance) - (exponent - 1) * log_slope)
 
-    # Up to 20 times the largest value, powers and their variance are numbers.
+    # Within these bounds, powers of up to 20 times the largest value do not overflow.
     largest = np.log1p(20 * np.abs(values).max())
     most = (np.log(np.finfo(float).max) + np.log(np.finfo(float).eps)) / 2 / largest
     least = (np.log(np.finfo(float).tiny) - np.log(np.finfo(float).eps)) / 2 / largest
@@ -190,7 +191,7 @@ def yeo_johnson_exponent(values: FloatArray) -> float:
 
 
 def _powered(logs: FloatArray, exponent: float) -> FloatArray:
-    """The transform of values whose log(1 + x) is given."""
+    """The transform of values x >= 0, from `logs`, their log(1 + x)."""
     if abs(exponent) < np.finfo(float).eps:
         return logs
     powered: FloatArray = np.expm1(exponent * logs) / exponent

@@ -1,1 +1,1 @@
-"""Rows to learn from or to predict: read from files and other libraries, checked, in pieces."""
+"""Rows to learn from or to predict: reads them, whole or in pieces, and checks them."""

@@ -1,4 +1,4 @@
-"""Tables and labels of other libraries, and cells that pandas itself cannot compute with."""
+"""Converts tables and labels of other libraries, and cells that pandas cannot compute with."""
 
 import math
 import re
@@ -18,27 +18,29 @@ from tabicl_linear.estimator.columns.category_names import place_of, text_of
 from tabicl_linear.estimator.notices import brief
 
 CONVERTED = ("polars", "pyarrow")
-"""Libraries whose frames and columns are converted; polars is not imported for it."""
+"""Libraries whose frames and columns are converted; polars is not imported for this."""
 WITH_GAPS = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
-"""Types of pandas for whole numbers with gaps; floats, which it would take, have 16 digits."""
+"""pandas types for whole numbers with gaps. By default they would become floats of 16 digits."""
 LARGEST = int(sys.float_info.max)
 """Integers beyond this are infinite as float64."""
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
-"""Halves of characters that UTF-8, and so files and Arrow, cannot hold; of JSON and file names."""
+"""Halves of characters, as JSON and file names may have them. UTF-8, and so files and Arrow, cannot
+hold them."""
 
 
 def from_other_library(values: Any) -> Any:
-    """A frame or column of polars, Arrow or Dask as one of pandas; a masked array with NaN.
+    """Convert a frame or column of polars, Arrow or Dask to pandas, and a masked array to NaN.
 
     Anything else is returned as it is.
 
     Raises:
-        DataError: A lazy frame, or values that pandas cannot hold; the message names the column.
+        DataError: It is a lazy frame, or has values that pandas cannot hold; the message names the
+            column.
     """
     if isinstance(values, np.ma.MaskedArray):
         is_number = values.dtype.kind in "biuf"
         plain: Any = values.astype(np.float64 if is_number else object)
-        return plain.filled(np.nan)  # None would stand for NumPy's own filling, "?"
+        return plain.filled(np.nan)  # None would mean NumPy's own fill value, "?"
     kind = type(values)
     library = kind.__module__.partition(".")[0]
     if library == "dask" and kind.__name__ in ("DataFrame", "Series"):
@@ -51,18 +53,18 @@ def from_other_library(values: Any) -> Any:
     try:
         if library == "pyarrow":
             values.validate(full=True)
-    except pa.ArrowInvalid as error:  # text that is no UTF-8
+    except pa.ArrowInvalid as error:  # for example text that is not UTF-8
         raise _unreadable(what, error) from error
     if kind.__name__ not in ("DataFrame", "Table", "RecordBatch"):
         return _converted(values, what)
     try:
         return _as_pandas(values)
-    except Exception:  # both libraries raise errors of many kinds, by the type of a column
+    except Exception:  # both libraries raise many kinds of errors, by the type of a column
         return computable(_with_arrow_types(values, what))
 
 
 def _with_arrow_types(values: Any, what: str) -> pd.DataFrame:
-    """A frame or table in Arrow's own types: they hold everything, to be read column by column."""
+    """A frame or table with Arrow's own types, which hold everything, as a frame of pandas."""
     if isinstance(values, pa.Table | pa.RecordBatch):
         return _converted(values, what, types_mapper=pd.ArrowDtype)
     parts = {
@@ -73,12 +75,12 @@ def _with_arrow_types(values: Any, what: str) -> pd.DataFrame:
 
 
 def _as_pandas(values: Any) -> pd.DataFrame:
-    """A frame of polars, or a table of Arrow; whole numbers with gaps keep all their digits.
+    """A frame of polars or a table of Arrow as pandas; whole numbers with gaps keep all digits.
 
-    Categories that only say in which order values came are sorted as text is.
+    Categories that are only in the order in which values came are sorted like text.
     """
     metadata: dict[str, Any] = {}
-    # Columns of Arrow; in place of those of polars that are no whole numbers, None.
+    # The columns in Arrow's form; None for columns of polars that do not hold whole numbers.
     if isinstance(values, pa.Table | pa.RecordBatch):
         metadata = values.schema.pandas_metadata or {}
         index = metadata.get("index_columns", [])
@@ -94,7 +96,7 @@ def _as_pandas(values: Any) -> pd.DataFrame:
     frame: pd.DataFrame = values.to_pandas(split_blocks=bool(with_gaps))
     for place, column in with_gaps.items():
         frame.isetitem(place, column.to_pandas(types_mapper=WITH_GAPS.get).array)
-    if metadata:  # pandas has written it, in the order that the user gave
+    if metadata:  # pandas wrote the table, with categories in the order that the user gave
         return frame
     for place, dtype in enumerate(frame.dtypes):
         if isinstance(dtype, pd.CategoricalDtype):
@@ -103,7 +105,7 @@ def _as_pandas(values: Any) -> pd.DataFrame:
 
 
 def _in_text_order(cells: pd.Series) -> pd.Series:
-    """The cells; categories without an order sorted as text is, not in the order they came in."""
+    """The cells; categories without an order are sorted like text, not as they came in."""
     dtype = cells.dtype
     if not isinstance(dtype, pd.CategoricalDtype) or dtype.ordered:
         return cells
@@ -128,15 +130,15 @@ def _unreadable(what: str, error: Exception) -> DataError:
 def computable(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with cells that pandas can compute with.
 
-    Integers beyond float64 become infinite and signalling NaNs of `Decimal` plain ones, which count
-    as missing, lone surrogates in text become their escapes, bytes the text that they are, arrays
-    and tensors of no dimension what they hold, dates of NumPy among objects those of pandas, and
-    `np.longdouble` and fractions float64, as which they are read.
-    Of Arrow's types all but numbers become those of pandas and Python.
+    These cells are replaced: integers beyond float64 by infinity, and signalling NaNs of `Decimal`
+    by plain ones (both count as missing); lone surrogates in text by their escapes; bytes by their
+    text; arrays and tensors without dimensions by what they hold; NumPy's dates among objects by
+    those of pandas; `np.longdouble` and fractions by float64. Columns of Arrow's types, except
+    numbers, become columns of types of pandas and Python.
 
     Raises:
-        DataError: Two columns of one name, one without a name, names of several types, or a column
-            that pandas cannot hold.
+        DataError: Two columns have the same name, one has no name, names are of several types, or
+            pandas cannot hold a column.
     """
     _check_names(frame.columns)
     result = frame
@@ -144,9 +146,9 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
         if isinstance(cells.dtype, pd.ArrowDtype) and not _is_number(cells.dtype.pyarrow_dtype):
             replacement = _from_arrow(cells, name)
         elif isinstance(cells.dtype, np.dtype):
-            given = cells.to_numpy()
-            plain = computable_array(given)
-            if plain is given:
+            array = cells.to_numpy()
+            plain = computable_array(array)
+            if plain is array:
                 continue
             replacement = pd.Series(plain, index=cells.index, dtype=plain.dtype)
         else:
@@ -157,11 +159,12 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _check_names(names: pd.Index) -> None:
+    """Raise `DataError` if column names are missing, occur twice, or mix text and other types."""
     twice = names[names.duplicated()]
     if len(twice):
         raise DataError(f"Column name {brief(twice[0])} occurs more than once; rename the columns.")
     for place, name in enumerate(names):
-        if is_scalar(name) and pd.isna(name):  # as it may not equal itself
+        if is_scalar(name) and pd.isna(name):  # not found again: NaN does not equal itself
             raise DataError(f"The column in place {place} has no name ({name}); give it one.")
     kinds = {type(name).__name__ for name in names}
     if "str" in kinds and len(kinds) > 1:
@@ -173,9 +176,9 @@ def _check_names(names: pd.Index) -> None:
 
 def computable_array(array: np.ndarray) -> np.ndarray:
     """The array with cells that pandas can compute with; see `computable`."""
-    # Floats of over 64 bits, for which neither Arrow nor torch has a type.
+    # Neither Arrow nor torch has a type for floats of more than 64 bits.
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        with np.errstate(over="ignore"):  # infinite then, as integers beyond float64 are
+        with np.errstate(over="ignore"):  # values beyond float64 become infinite, like integers
             return array.astype(np.float64)
     if array.dtype.kind not in "OSU" or all(_plain(cell) is cell for cell in array.flat):
         return array
@@ -183,8 +186,9 @@ def computable_array(array: np.ndarray) -> np.ndarray:
 
 
 def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
+    """A column of an Arrow type as one of a pandas or Python type."""
     values = pa.array(cells.array)
-    if values.type == "time64[ns]":  # Python has microseconds
+    if values.type == "time64[ns]":  # Python's times have microseconds
         values = values.cast("time64[us]", safe=False)
     try:
         plain = _in_text_order(values.to_pandas()).set_axis(cells.index)
@@ -194,16 +198,16 @@ def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    # The question of pandas fails for types that it does not know.
+    # Asked of Arrow, since pandas' own check fails for types that it does not know.
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 def _plain(cell: Any) -> Any:
-    """The cell, or what takes its place; see `computable`."""
+    """The cell, or what replaces it; see `computable`."""
     if isinstance(cell, str):
         is_plain = cell.isascii() or _LONE_SURROGATES.search(cell) is None
         return cell if is_plain else cell.encode(errors="backslashreplace").decode()
-    if isinstance(cell, bytes):  # as SAS, ARFF and HDF5 files and NumPy have text
+    if isinstance(cell, bytes):  # text from SAS, ARFF and HDF5 files, and of NumPy
         return text_of(cell)
     if isinstance(cell, np.ndarray):
         return cell if cell.ndim else cell[()]

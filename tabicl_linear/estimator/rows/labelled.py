@@ -17,7 +17,7 @@ from tabicl_linear.estimator.rows.labels import checked_labels, without_values
 
 
 class Rows(NamedTuple):
-    """A frame or array `[rows, columns]` to compute with, and a class label for each row."""
+    """A checked frame or array `[rows, columns]`, and a class label for each row."""
 
     table: Table
     labels: npt.NDArray[Any]
@@ -29,18 +29,18 @@ class Rows(NamedTuple):
         return Rows(part, self.labels[rows])
 
     def copied(self) -> "Rows":
-        """The same rows in memory of their own, which nobody else changes."""
+        """The same rows in memory of their own, which no caller can change."""
         return Rows(self.table.copy(), self.labels.copy())
 
 
 def checked_table(X: Any) -> Table:
-    """A table as a frame or array that can be computed with.
+    """Check a table, and return it as a frame or array that pandas or NumPy can compute with.
 
-    It may be an array, a frame of pandas, polars or Arrow, or a nested list.
+    `X` may be an array, a frame of pandas, polars or Arrow, or a nested list.
 
     Raises:
-        DataError: There is no row, or it cannot be read.
-        TypeError: It is sparse.
+        DataError: `X` has no row, or cannot be read.
+        TypeError: `X` is sparse.
     """
     X = from_other_library(X)
     if isinstance(X, pd.DataFrame):
@@ -78,9 +78,9 @@ def checked_rows(X: Any, y: Any) -> Rows:
 
 
 def with_labels(table: Table, y: Any) -> Rows:
-    """A checked table and its labels; raises as `checked_rows`."""
+    """A table that has been checked, and its labels; raises what `checked_rows` raises."""
     if y is None:
-        # In the words that scikit-learn's checks know.
+        # scikit-learn's checks expect these words.
         raise DataError("This estimator requires y to be passed, but the target y is None.")
     if isinstance(y, str):
         raise DataError(
@@ -95,7 +95,7 @@ def with_labels(table: Table, y: Any) -> Rows:
 
 
 def _warn_of_other_order(rows: pd.Index, labels: pd.Index) -> None:
-    """Say that a table and its labels have the same index in different orders."""
+    """Warn if a table and its labels have the same index in different orders."""
     if rows.equals(labels) or not (rows.is_unique and labels.is_unique):
         return
     if labels.isin(rows).all():

@@ -1,4 +1,4 @@
-"""Class labels that users give: checked, and read from text."""
+"""Checks class labels that users give, and reads labels from text."""
 
 import math
 import re
@@ -29,7 +29,7 @@ ANNOUNCE = (
     "announce all classes at the first call, as `partial_fit(X, y, classes=...)`, or fit all rows "
     "anew"
 )
-"""What to do about a class that comes late."""
+"""The remedy that an error names if a class first occurs late."""
 
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -41,11 +41,11 @@ _BOOLEANS = {
 
 
 def checked_labels(y: Any) -> npt.NDArray[Any]:
-    """The labels, of any library, as an array of one type.
+    """The labels, which may be of any library, as an array of one type.
 
     Raises:
-        DataError: Labels are missing, infinite, of several types, or are not class labels, or `y`
-            has more than one column.
+        DataError: Labels are missing, infinite, of several types, or not class labels; or `y` has
+            more than one column.
     """
     y = from_other_library(y)
     try:
@@ -86,24 +86,24 @@ def announced_classes(classes: Any) -> npt.NDArray[Any]:
     """The different labels among those given as `classes`, sorted.
 
     Raises:
-        DataError: They are not a list, an array or a set of labels; see `checked_labels`.
+        DataError: `classes` is not a list, an array or a set of labels; see `checked_labels`.
     """
     labels = list(classes) if isinstance(classes, Set) else classes
     try:
         if np.size(labels) == 0:
             raise DataError("There is none.")
         return np.unique(checked_labels(labels))
-    except ValueError as error:  # DataError is one, and NumPy has its own for lists in lists
+    except ValueError as error:  # a DataError, or NumPy's error for lists in lists
         raise DataError(
             f"classes={reprlib.repr(classes)}: {error} Give all class labels, as ['no', 'yes']."
         ) from error
 
 
 def labels_of_file(column: pd.Series, name: str) -> npt.NDArray[Any]:
-    """`checked_labels` of the target column of a file, under its name.
+    """`checked_labels` of the target column of a file with this name.
 
     Raises:
-        DataError: Some are missing or cannot be used; the message names the column and the file.
+        DataError: Labels are missing or cannot be used; the message names the column and the file.
     """
     target, absent = f"Target column {brief(column.name)} of {name}", int(column.isna().sum())
     if absent:
@@ -117,11 +117,11 @@ def labels_of_file(column: pd.Series, name: str) -> npt.NDArray[Any]:
 
 
 def typed_labels(labels: pd.Series) -> pd.Series:
-    """Labels that were read as text, as integers, decimals or booleans if all of them are.
+    """Convert labels that were read as text to integers, decimals or booleans, if all of them are.
 
-    Numbers that would be written in another way, such as 007, stay text. So do words for missing
-    values, except among numbers: there they are missing. Infinity is a number, too: labels that
-    hold it are refused, as those of a Parquet file are, and not made classes of text.
+    Numbers that would be written differently, such as 007, stay text. So do words for missing
+    values, except among numbers, where they become missing. Infinity counts as a number: labels
+    with it are refused later, like those of a Parquet file, instead of becoming text classes.
     """
     present = labels.dropna().unique().tolist()
     plain = [text for text in present if text not in MISSING_WORDS]
@@ -141,7 +141,7 @@ def typed_labels(labels: pd.Series) -> pd.Series:
 def class_codes(
     labels: npt.NDArray[Any], classes: npt.NDArray[Any], remedy: str = ANNOUNCE
 ) -> IntArray:
-    """The index of each label among the classes; raises `DataError` if it is none of them."""
+    """The index of each label among the classes; raises `DataError` for any other label."""
     codes = _index(classes).get_indexer(_index(labels)).astype(np.int64)
     if (codes < 0).any():
         raise DataError(
@@ -152,12 +152,12 @@ def class_codes(
 
 
 def as_objects(labels: npt.NDArray[Any]) -> list[Any]:
-    """Labels as Python's objects; NumPy makes integers of dates in nanoseconds."""
+    """Labels as Python objects, made by pandas: NumPy turns dates in nanoseconds into integers."""
     return pd.Series(labels).tolist()
 
 
 def _as_given(y: Any) -> Any:
-    """Labels of their own types: NumPy makes text of NaN in a list, floats of nullable integers."""
+    """Labels that keep their types: NumPy makes NaN in lists text, and nullable integers floats."""
     if isinstance(y, list | tuple) and len({type(label) for label in y}) > 1:
         return pd.Series(list(y), dtype=object).to_numpy()
     dtype = getattr(y, "dtype", None)
@@ -171,7 +171,7 @@ def _as_given(y: Any) -> Any:
 
 
 def _index(labels: npt.NDArray[Any]) -> pd.Index:
-    # pandas has no index of float16.
+    # pandas has no float16 index.
     return pd.Index(labels.astype(np.float32) if labels.dtype == np.float16 else labels)
 
 
@@ -190,5 +190,5 @@ def _refuse_objects(labels: npt.NDArray[Any]) -> None:
 
 
 def without_values(error: Exception) -> str:
-    """The message in one line, without the values that scikit-learn prints in its middle."""
+    """The error's message in one line, without the values that scikit-learn prints inside it."""
     return one_line(re.sub(r"(array=)?\[.*\]\.?", "", str(error), flags=re.DOTALL))

@@ -1,4 +1,4 @@
-"""Rows in pieces, of a file or an iterator: checked against the first piece, and joined."""
+"""Rows in pieces, from a file or an iterator: checks them against the first, and joins them."""
 
 from collections.abc import Hashable, Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -22,7 +22,7 @@ from tabicl_linear.estimator.rows.labels import checked_labels, labels_of_file
 from tabicl_linear.estimator.rows.table_file import TableFile
 
 FIRST_ROWS = 50_000
-"""Columns are learnt from the first pieces that have this many rows together."""
+"""Columns are learnt from the first pieces, as many as have this number of rows together."""
 
 Pieces: TypeAlias = Iterator[Rows]
 
@@ -33,8 +33,8 @@ def checked_pieces(pieces: Iterator[Any]) -> Pieces:
     Pieces without rows are left out.
 
     Raises:
-        DataError: One is no pair, its table and its labels are of different lengths, its columns
-            are not those of the first, or it cannot be read; the message says which.
+        DataError: A piece is not a pair, its table and labels differ in length, its columns are not
+            those of the first, or it cannot be read; the message says which piece.
         TypeError: A table is sparse.
     """
     first: Table | None = None
@@ -53,12 +53,12 @@ def checked_pieces(pieces: Iterator[Any]) -> Pieces:
         except ValueError as error:
             raise DataError(f"Piece {number}: {error}") from error
         first = table[:0] if first is None else first
-        # A generator may fill the same arrays anew for the next piece.
+        # Copied, since a generator may reuse the arrays for the next piece.
         yield Rows(table, labels).copied()
 
 
 def first_rows(pieces: Pieces) -> Rows:
-    """The first pieces joined until they have `FIRST_ROWS` rows; the others are left.
+    """Join the first pieces until they have `FIRST_ROWS` rows; later ones stay in the iterator.
 
     Raises:
         DataError: There is no piece, or the pieces cannot be joined.
@@ -75,7 +75,7 @@ def first_rows(pieces: Pieces) -> Rows:
 
 
 def joined_rows(first: Rows, others: Rows) -> Rows:
-    """Rows and then others, `joined` in the form of the first: a frame, or an array."""
+    """Both rows, one after the other, in the form of the first: a frame or an array."""
     table = others.table
     if isinstance(first.table, pd.DataFrame) and not isinstance(table, pd.DataFrame):
         table = pd.DataFrame(table, columns=first.table.columns)
@@ -89,20 +89,20 @@ def _together(parts: list[Rows]) -> Rows:
 
 
 def joined_labels(labels: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Labels of all pieces, of one type; NumPy would make text of numbers among texts."""
+    """The labels of all pieces, checked; NumPy alone would turn numbers among texts into text."""
     if len({part.dtype.kind for part in labels}) > 1:
         labels = [part.astype(object) for part in labels]
     return checked_labels(np.concatenate(labels))
 
 
 def rows_of_file(path: Path, target: Any) -> tuple[Pieces, npt.NDArray[Any], int]:
-    """The rows of a CSV, TSV or Parquet file, their class labels (sorted), and how many they are.
+    """The pieces of a CSV, TSV or Parquet file, its class labels (sorted) and its number of rows.
 
-    The target is the column of the labels.
+    `target` is the name of the column with the labels.
 
     Raises:
-        DataError: The file cannot be read, has no such column, no other or no row, or labels are
-            missing.
+        DataError: The file cannot be read, has no such column, no other column or no row; or labels
+            are missing.
     """
     file = TableFile(path)
     if not isinstance(target, str):
@@ -128,9 +128,10 @@ def rows_of_file(path: Path, target: Any) -> tuple[Pieces, npt.NDArray[Any], int
 def joined(tables: list[Table]) -> Table:
     """The tables of all pieces as one.
 
-    Pandas categories become those of all pieces: sorted if those of each piece are, else in the
-    order in which they come; ordered ones in their common order. Floats of several types become
-    the decimals that they stand for, which the longest type would not tell any more.
+    A categorical column gets the categories of all pieces: sorted if those of each piece are, else
+    in the order in which they come. Ordered categories get their common order. Floats of several
+    types become the decimals that they stand for, which cannot be told once they are in the longest
+    type.
 
     Raises:
         DataError: A column holds ordered categories that the pieces order differently.
@@ -157,6 +158,7 @@ def joined(tables: list[Table]) -> Table:
 
 
 def _joined_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """The arrays of all pieces as one; see `joined` for floats of several types."""
     if len({array.dtype for array in arrays}) > 1:
         arrays = [
             decimals(array.astype(np.float64), array.dtype) if array.dtype.kind == "f" else array
@@ -164,13 +166,13 @@ def _joined_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
         ]
     kinds = {"number" if array.dtype.kind in "biuf" else array.dtype.kind for array in arrays}
     if len(kinds) > 1:
-        # NumPy would make text of numbers and refuse dates beside them, or make integers of those.
+        # As objects: NumPy would turn numbers into text, and refuse dates or make them integers.
         arrays = [pd.DataFrame(array).astype(object).to_numpy() for array in arrays]
     return np.concatenate(arrays)
 
 
 def _aligned(table: Table, first: Table) -> Table:
-    """The table with the columns of the first piece; of arrays only their number is known."""
+    """The table with its columns in the order of the first piece; arrays need as many columns."""
     if isinstance(table, pd.DataFrame) and isinstance(first, pd.DataFrame):
         return in_order(table, list(first.columns), "the first piece")
     if isinstance(table, pd.DataFrame) or isinstance(first, pd.DataFrame):
@@ -184,7 +186,7 @@ def _aligned(table: Table, first: Table) -> Table:
 
 
 def _shared(name: Hashable, dtypes: list[pd.CategoricalDtype]) -> pd.CategoricalDtype:
-    """A dtype with the categories of all."""
+    """A dtype with the categories of all dtypes; see `joined` for their order."""
     if all(dtype.ordered for dtype in dtypes):
         return pd.CategoricalDtype(_common_order(name, dtypes), ordered=True)
     categories = list(dict.fromkeys(value for dtype in dtypes for value in dtype.categories))
@@ -195,7 +197,11 @@ def _shared(name: Hashable, dtypes: list[pd.CategoricalDtype]) -> pd.Categorical
 
 
 def _common_order(name: Hashable, dtypes: list[pd.CategoricalDtype]) -> list[Hashable]:
-    """The only order of all categories in which those of each dtype have theirs."""
+    """The order of all categories that agrees with the order in each dtype, if there is only one.
+
+    Raises:
+        DataError: There is none, or more than one.
+    """
     below: dict[Hashable, set[Hashable]] = {v: set() for dtype in dtypes for v in dtype.categories}
     for dtype in dtypes:
         for lower, higher in pairwise(dtype.categories):
@@ -204,7 +210,7 @@ def _common_order(name: Hashable, dtypes: list[pd.CategoricalDtype]) -> list[Has
         categories = list(TopologicalSorter(below).static_order())
     except CycleError:
         categories = []
-    # Without a piece that says which of two neighbours is lower, the order would be a guess.
+    # If no piece says which of two neighbours is lower, the order would be a guess.
     if not categories or any(lower not in below[higher] for lower, higher in pairwise(categories)):
         raise DataError(
             f"Column {brief(name)} holds ordered categories, and pieces do not agree on their "

@@ -1,6 +1,6 @@
-"""Tables in files, whole or in pieces: CSV, TSV (also by gzip, on standard input) and Parquet.
+"""Reads tables in files, whole or in pieces: CSV, TSV (also gzipped), Parquet, and standard input.
 
-How their cells are read is said by kind (`text_cells`, `parquet_cells`); every fault is one line.
+`text_cells` and `parquet_cells` read the cells. Every error becomes a message of one line.
 """
 
 import codecs
@@ -40,13 +40,13 @@ class TableFile:
     """A table of any length in a file, or on standard input for the path "-" (CSV).
 
     Attributes:
-        name: What messages call it.
-        columns: Names of its columns; those that pandas made of an index are none.
+        name: What messages call the file.
+        columns: Names of its columns, except those that pandas made from an index.
 
     Raises:
         DataError: The file is missing, empty or unreadable, has an unknown suffix (see
             `suffix_of`), the same column name twice, or a first row longer than the header.
-            Methods raise it, too, where a later row is unreadable.
+            Methods also raise it if a later row is unreadable.
     """
 
     def __init__(self, path: Path, text: TextFormat = PLAIN) -> None:
@@ -76,11 +76,11 @@ class TableFile:
 
     @property
     def is_typed(self) -> bool:
-        """Whether cells have types, as in Parquet; else they are text."""
+        """Whether cells have types, as in Parquet files; otherwise they are text."""
         return self._cells.is_typed
 
     def num_rows(self) -> int:
-        """How many rows it has; they are read for it, so that faults of text are found."""
+        """Number of rows. All are read to count them, which finds unreadable rows of text."""
         return sum(len(piece) for piece in self.pieces(self.columns[:1], texts=()))
 
     def check_rows(self, count: int) -> None:
@@ -97,13 +97,13 @@ class TableFile:
             )
 
     def labels(self, name: str) -> "pd.Series[Any]":
-        """The column of the labels; of a text file in the type that `typed_labels` finds."""
+        """The column with the labels; in a text file `typed_labels` decides their type."""
         self.require(name)
         with self._faults():
             return self._cells.labels(name)
 
     def labelled(self, target: str) -> "tuple[pd.DataFrame, pd.Series[Any]]":
-        """All rows without the column of a target, and that column.
+        """All rows without the target column, and that column.
 
         Raises:
             DataError: There is no such column, or it holds no class labels.
@@ -116,7 +116,7 @@ class TableFile:
 
     def texts(self) -> list[str]:
         """Columns whose first piece holds text."""
-        # Closed here: a signal while Python drops the iterator would be lost.
+        # Closed here: a signal that comes while Python deletes the iterator would be lost.
         with closing(self.pieces(texts=())) as pieces:
             first = next(pieces, None)
         if first is None:
@@ -125,25 +125,25 @@ class TableFile:
         return [name for name in self.columns if is_text(first[name])]
 
     def _warn_of_thousands(self, first: pd.DataFrame) -> None:
-        """Say where text such as 1.234, in Germany more than a thousand, was read as about one.
+        """Warn of text such as 1.234, more than a thousand in Germany, that is read as about one.
 
-        `first` are all rows, or the first ones.
+        `first` holds all rows, or the first ones.
         """
         if not isinstance(self._cells, TextCells):
             return
         with self._faults():
-            found = self._cells.thousands(first)
-        if found:
-            columns = listed([f"{brief(name)} ({text})" for name, text in found.items()])
+            examples = self._cells.thousands(first)
+        if examples:
+            columns = listed([f"{brief(name)} ({text})" for name, text in examples.items()])
             warn_user(
                 f"{self.name}: points are read as decimal signs, and may stand between thousands, "
                 f"in columns {columns}. If they do, leave them out."
             )
 
     def frame(self, texts: Sequence[str] = ()) -> pd.DataFrame:
-        """All rows, of which there must be one.
+        """All rows; there must be at least one.
 
-        `texts` are columns of a file of text that are text whatever they look like.
+        `texts` names columns of a text file that stay text, whatever their cells look like.
         """
         with self._faults():
             frame = self._cells.frame(texts)
@@ -154,10 +154,10 @@ class TableFile:
     def pieces(
         self, columns: Sequence[str] | None = None, texts: Sequence[str] | None = None
     ) -> Generator[pd.DataFrame, None, None]:
-        """Frames of some columns (all if left out) of at most `ROWS_PER_PIECE` rows, in order.
+        """Frames of some columns (all if None) with at most `ROWS_PER_PIECE` rows, in order.
 
-        `texts` are columns of a file of text that are text whatever a piece of them looks like, as
-        007 would be 7 in a piece of such; those of `texts()` if left out.
+        `texts` names columns of a text file that stay text, whatever a piece of them looks like: in
+        a piece with only such cells, 007 would become 7. None takes those of `texts()`.
         """
         names = self.columns if columns is None else list(columns)
         if texts is None:
@@ -167,7 +167,7 @@ class TableFile:
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
-        """Turns the errors of pandas, pyarrow and gzip into one line."""
+        """Turn the errors of pandas, pyarrow and gzip into a `DataError` of one line."""
         try:
             yield
         except DataError as error:
@@ -177,7 +177,7 @@ class TableFile:
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise DataError(f"{self.name} is not a whole gzip file ({error}).") from error
         except UnicodeError as error:
-            reason = str(error)  # such as UTF-16 without a mark at its start
+            reason = str(error)  # for example UTF-16 without a byte order mark
             example = "for example --encoding latin-1"
             if isinstance(error, UnicodeDecodeError):
                 reason = f"byte {error.object[error.start]:#04x}"
@@ -196,7 +196,7 @@ class TableFile:
 
 
 def _csv_fault(error: Exception) -> str:
-    """What is wrong with a file, from the words of pandas, and what to do."""
+    """What is wrong with a file, from the message of pandas, and what to do about it."""
     reason = one_line(error)
     counts = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason)
     if counts:
@@ -216,7 +216,7 @@ def _csv_fault(error: Exception) -> str:
 
 
 def check_readable(path: Path) -> None:
-    """Raise `DataError` if there is no file of a known kind."""
+    """Raise `DataError` unless the path is standard input or a file of a known kind."""
     if path == STANDARD_INPUT:
         return
     if path.is_dir():
@@ -232,10 +232,10 @@ def check_readable(path: Path) -> None:
 
 
 def suffix_of(path: Path) -> str:
-    """Kind of a file by its name: ".csv", ".tsv" or ".parquet"; text also with ".gz" behind it.
+    """Kind of a file by its name: ".csv", ".tsv" or ".parquet"; ".gz" may follow the first two.
 
     Raises:
-        DataError: Another suffix.
+        DataError: The name has another suffix.
     """
     suffix = path.suffix.lower()
     inner = Path(path.stem).suffix.lower() if suffix == GZIP else suffix
@@ -247,6 +247,6 @@ def suffix_of(path: Path) -> str:
 
 
 def is_text(column: "pd.Series[Any]") -> bool:
-    """Whether a column of a table that was read holds text."""
+    """Whether a column of a table holds text."""
     values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
     return bool(dtypes.infer_dtype(values, skipna=True) == "string")

@@ -1,6 +1,6 @@
-"""Cells of text: CSV and TSV files, also by gzip, whatever their name.
+"""Reads CSV and TSV files, also gzipped, whose cells are text.
 
-What such a file cannot say, the caller does (`TextFormat`).
+`TextFormat` says what such a file does not say itself.
 """
 
 import io
@@ -25,7 +25,7 @@ _NO_TEXT = {
     b"PK\x03\x04": "is an archive, as Excel's workbooks are; save the table in it as CSV",
     b"ARROW1\0\0": "holds an Arrow table; save it as Parquet, or pass it in Python",
 }
-"""What files that are no text are, by their first bytes, and what to do."""
+"""Files that are not text: their first bytes, what they are, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,10 @@ class TextFormat:
 
     Attributes:
         sep: Character between fields; None for a comma, or a tab in TSV files.
+        encoding: Encoding of the text, as Python names it.
         na_values: Texts that count as missing, besides `MISSING_WORDS`.
-        as_written: Columns of identifiers and labels, which stay text. Only an empty field is
-            missing there, as are `na_values`.
+        as_written: Columns of identifiers and labels, which stay text. There, only an empty field
+            and `na_values` count as missing.
     """
 
     sep: str | None = None
@@ -46,14 +47,15 @@ class TextFormat:
 
 
 class TextCells:
-    """The cells of a file of text; errors are those of pandas and gzip, and `DataError`.
+    """The cells of a text file; errors are those of pandas and gzip, and `DataError`.
 
     Args:
         source: The path of the file, or its content.
-        text: How it is read; it names the character between fields.
+        text: How to read it; it must name the character between fields.
 
     Attributes:
-        columns: Names of its columns, as the header has them; one without a name has its place.
+        columns: Names of its columns, as in the header; a column without a name is named by its
+            position.
     """
 
     is_typed = False
@@ -69,11 +71,11 @@ class TextCells:
         self.columns = self._names()
 
     def labels(self, name: str) -> "pd.Series[Any]":
-        """A column in the type that `typed_labels` finds."""
+        """The column with this name, in the type that `typed_labels` decides."""
         return typed_labels(self._read((), as_written=(name,), usecols=[name])[name])
 
     def frame(self, texts: Sequence[str]) -> pd.DataFrame:
-        """All rows; `texts` are columns that are text whatever they look like."""
+        """All rows; `texts` names columns that stay text, whatever their cells look like."""
         frame: pd.DataFrame = self._read(texts, self._text.as_written)
         rounded = [name for name in _long_numbers(frame) if frame[name].hasnans]
         if rounded:
@@ -83,9 +85,9 @@ class TextCells:
         return frame
 
     def thousands(self, frame: pd.DataFrame) -> dict[str, str]:
-        """Columns of the first rows, read as `frame`, whose points may stand between thousands.
+        """Columns whose points may separate thousands, with an example of each.
 
-        See `columns_of_thousands`.
+        `frame` holds the first rows as they were read; see `columns_of_thousands`.
         """
         assert self._text.sep is not None
 
@@ -98,9 +100,10 @@ class TextCells:
     def pieces(
         self, names: Sequence[str], texts: Sequence[str], rows_per_piece: int
     ) -> Generator[pd.DataFrame, None, None]:
-        """Frames of some columns, of which `texts` are text whatever a piece of them looks like.
+        """Frames of some columns with at most `rows_per_piece` rows; see `frame` for `texts`.
 
-        Long numbers of the first piece keep all digits in each: later pieces may have gaps.
+        Columns with long numbers in the first piece keep all digits in every piece, since later
+        pieces may have gaps, for which pandas takes floats.
         """
         with closing(self._pieces(texts, rows_per_piece)) as pieces:
             first = next(pieces, None)
@@ -119,20 +122,21 @@ class TextCells:
     def _pieces(
         self, texts: Sequence[str], rows_per_piece: int
     ) -> Generator[pd.DataFrame, None, None]:
-        # All columns, since `usecols` would cut rows that are too long.
+        # All columns are read, since `usecols` would silently cut rows that are too long.
         with self._read(texts, self._text.as_written, chunksize=rows_per_piece) as reader:
             yield from (piece for piece in reader if len(piece))
 
     def _names(self) -> list[str]:
-        # pandas would rename a name that occurs twice, and take the first fields of a row that is
-        # longer than the header as names of the rows. As two rows of cells it takes the header as
-        # it is, and refuses the longer one.
+        """The names of the columns, read from the header."""
+        # pandas would rename a name that occurs twice, and would take the first fields of a row
+        # that is longer than the header as row names. Read as two rows of cells, the header stays
+        # as it is, and a longer row is refused.
         header = self._read_csv(header=None, nrows=2, dtype=str)
         names = header.iloc[0].fillna("").tolist()
         return [name or f"Unnamed: {position}" for position, name in enumerate(names)]
 
     def _read(self, texts: Sequence[str], as_written: Sequence[str], **options: Any) -> Any:
-        """Cells; see `frame` for `texts`, and `TextFormat` for columns that are as written."""
+        """Read cells; see `frame` for `texts`, and `TextFormat` for `as_written`."""
         return self._read_csv(
             index_col=False,
             dtype=dict.fromkeys((*as_written, *texts), str),
@@ -140,7 +144,7 @@ class TextCells:
                 name: ["", *self._text.na_values, *(() if name in as_written else MISSING_WORDS)]
                 for name in self.columns
             },
-            # In a file of one column an empty line is a row whose cell is missing.
+            # In a file with one column, an empty line is a row with a missing cell.
             skip_blank_lines=len(self.columns) > 1,
             low_memory=False,  # one type for each column of a piece
             **options,
@@ -159,7 +163,7 @@ class TextCells:
 
 
 def _long_numbers(table: pd.DataFrame) -> list[str]:
-    """Columns of whole numbers of a file of text, some of more digits than floats have."""
+    """Columns of whole numbers, some of which have more digits than floats hold exactly."""
     return [
         name
         for name, cells in table.select_dtypes(["int64", "uint64", "float64"]).items()
@@ -169,9 +173,9 @@ def _long_numbers(table: pd.DataFrame) -> list[str]:
 
 
 def _all_digits(texts: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Numbers from text; whole ones in a type of pandas that has gaps, and more than 16 digits."""
+    """Numbers from text; whole ones keep all digits, in a pandas type that also holds gaps."""
     try:
         numbers = pd.to_numeric(texts, dtype_backend="numpy_nullable")
-    except ValueError:  # text among them
+    except ValueError:  # some cells are not numbers
         return texts
     return numbers.astype(np.float64) if dtypes.is_float_dtype(numbers.dtype) else numbers

@@ -1,4 +1,4 @@
-"""Points between thousands, as in Germany, which a reader of text takes for decimal signs."""
+"""Finds points that separate thousands, as in Germany, but were read as decimal signs."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,25 +8,28 @@ import pandas as pd
 
 _DECIMAL_COMMA = re.compile(r"[-+]?(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))")
 _WITH_POINTS = re.compile(r"[-+]?(?:\d{1,3}|[1-9]\d{0,2}\.\d{3})")
-"""A number below a million, whose point stands between thousands."""
+"""A number below a million, without a point or with one that separates thousands."""
 FIRST_TEXTS = 1000
-"""Different texts of a column in which a decimal comma is looked for."""
+"""Maximum number of different texts of a column that are searched for decimal commas."""
 
 
 def columns_of_thousands(
     frame: pd.DataFrame, texts_of: Callable[[Sequence[str]], pd.DataFrame], sep: str
 ) -> dict[str, str]:
-    """Columns of a file whose points may stand between thousands, with such a text of each.
+    """Columns of a file whose points may separate thousands, with an example of each.
 
-    Those are columns of which each number with a point has one to three digits before it and three
-    behind. They count where the file has a column with decimal commas, or, if none shows that the
-    point is its decimal sign, where fields are separated by semicolons, as where commas are decimal
-    signs.
+    In such a column, every number with a point has one to three digits before it and three after
+    it. The columns are returned if another column of the file has decimal commas. They are also
+    returned if semicolons separate the fields, as is usual with decimal commas, and no column shows
+    that the point is the decimal sign.
 
     Args:
-        frame: The file as it was read.
+        frame: The rows of the file, as they were read.
         texts_of: Reads columns of the file again, as text.
         sep: Character between fields.
+
+    Returns:
+        Texts, by the names of columns.
     """
     floats = [name for name in frame if frame[name].dtype == np.float64]
     fractions = [name for name in floats if (frame[name] % 1 > 0).any()]
@@ -36,16 +39,16 @@ def columns_of_thousands(
     has_commas = any(_has_decimal_commas(frame[name]) for name in frame if name not in floats)
     if not has_commas and (sep != ";" or suspects != fractions):
         return {}
-    found = dict[str, str]()
+    examples = dict[str, str]()
     for name, texts in texts_of(suspects).items():
         present = texts.dropna().str.strip()
         if present.map(lambda text: _WITH_POINTS.fullmatch(text) is not None).all():
-            found[str(name)] = str(present[present.str.contains(".", regex=False)].iloc[0])
-    return found if has_commas or len(found) == len(fractions) else {}
+            examples[str(name)] = str(present[present.str.contains(".", regex=False)].iloc[0])
+    return examples if has_commas or len(examples) == len(fractions) else {}
 
 
 def _may_be_thousands(numbers: pd.Series) -> bool:
-    """Whether numbers may have been thousands before their points were taken for decimal signs."""
+    """Whether the points of numbers may have separated thousands before they were read."""
     sizes = numbers.dropna().abs()
     in_thousands = sizes * 1000
     has_point = sizes % 1 > 0

@@ -1,4 +1,4 @@
-"""Trees grown by boosting: each asks about what the trees before it leave unexplained."""
+"""Trees grown by boosting: each explains some of what the trees before it leave unexplained."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,30 +16,31 @@ NUM_TREES = 64
 DEPTH = 6
 FEWEST_IN_LEAF = 3
 SHARE_OF_COLUMNS = 0.5
-"""Columns that a node chooses from."""
+"""Share of the columns that a node chooses from."""
 LEARNING_RATE = 0.2
 LARGEST_STEP = 4.0
 """Largest step of a leaf, in units of logits, before the learning rate."""
 LEAST_GAIN = 1e-9
-"""Least gain of a question, in squared residuals: less is rounding."""
+"""Least gain of a question (a split), in squared residuals: less is rounding."""
 MOST_RESIDUALS = 20
-"""Questions of more classes are chosen by as many random projections of the residuals."""
+"""Maximum number of residuals of a row that questions are chosen by. With more classes, these are
+random projections of all residuals."""
 
 
 class GrownTrees(NamedTuple):
-    """Trees, and what each leaf adds to the logits: zero for classes that no row had."""
+    """Trees, and what each leaf adds to the logits; zero for classes without rows."""
 
     trees: Trees
     steps: Float[Tensor, "l y"]
 
 
 class BinnedCells(NamedTuple):
-    """Cells as numbers that keep their order: one for each value, or for neighbours.
+    """Cells as numbers of bins, in the order of their values: a bin for each, or for neighbours.
 
     Attributes:
-        numbers: Of each column.
-        lowest: The smallest value of each number; infinite where there are none.
-        highest: The largest value of each number.
+        numbers: Bin of each cell, column by column.
+        lowest: The smallest value in each bin; infinite if the bin is empty.
+        highest: The largest value in each bin; minus infinity if it is empty.
     """
 
     numbers: UInt8[Tensor, "m n"]
@@ -48,13 +49,13 @@ class BinnedCells(NamedTuple):
 
 
 def binned(z: Float[Tensor, "n m"]) -> BinnedCells:
-    """Cells as numbers: those of as many rows each where there are more values than numbers."""
-    # Of each column, its rows in the order of their values, [m, n].
+    """Cells as numbers of bins, which hold equally many rows if there are more values than bins."""
+    # The rows of each column in the order of their values, [m, n].
     values, order = z.T.sort(dim=1, stable=True)
     is_new = torch.zeros_like(values, dtype=torch.bool)
     is_new[:, 1:] = values[:, 1:] > values[:, :-1]
     number = is_new.cumsum(1)
-    # Where values are too many, the rank of a value's first row says its number.
+    # Where there are too many values, the rank of a value's first row determines its bin.
     rank = torch.arange(len(z)).expand_as(number).where(is_new, 0).cummax(1).values
     number = number.where(number[:, -1:] < NUMBERS, rank * NUMBERS // max(len(z), 1))
     shape = len(number), NUMBERS
@@ -67,20 +68,20 @@ def binned(z: Float[Tensor, "n m"]) -> BinnedCells:
 def grow(
     z: Float[Tensor, "n m"], labels: Int[Tensor, " n"], *, num_classes: int, seed: int
 ) -> GrownTrees:
-    """Trees by gradient boosting of the log-loss of all classes at once (Friedman, 2001).
+    """Grow trees by gradient boosting of the log-loss of all classes at once (Friedman, 2001).
 
-    Of many classes, questions are chosen by random projections of the residuals, new ones for each
+    With many classes, questions are chosen by random projections of the residuals, drawn for each
     tree (Iosipoi and Vakhrushev, 2022). Rows are standardised, without missing values, float32 on
-    the CPU; classes may be lacking. The seed is that of the projections, and of the columns that
-    nodes choose from.
+    the CPU; some classes may have no rows. `seed` draws the projections and the columns that nodes
+    choose from.
     """
     cells = binned(z)
-    # Of the classes that there are, [n, k]; of two, the second says all to a tree.
+    # One-hot labels of the classes that occur, [n, k]; of two, the second alone grows a tree.
     classes = labels.unique()
     targets = (labels.unsqueeze(1) == classes).double()
     first = 1 if len(classes) == 2 else 0
     scores = targets.mean(0).log().repeat(len(targets), 1)
-    # The same memory for every tree: between what stays of one, that of the next would not fit.
+    # Every tree reuses this memory: new memory would not fit into the gaps between what stays.
     shares, residuals, curves = (torch.empty_like(targets) for _ in range(3))
     heaps, steps = list[Questions](), list[Tensor]()
     generator = np.random.default_rng([seed, targets.shape[1]])
@@ -105,7 +106,7 @@ def grow(
 
 
 def _allowed(num_columns: int, seed: int) -> Bool[Tensor, "t q m"]:
-    """Columns that the inner nodes of each tree may ask about, drawn for each."""
+    """Columns that each inner node of each tree may ask about, drawn for each node."""
     count = max(1, int(SHARE_OF_COLUMNS * num_columns))
     shape = NUM_TREES, 2**DEPTH - 1, num_columns
     draws = np.random.default_rng(seed).random(shape)
@@ -117,7 +118,7 @@ def _allowed(num_columns: int, seed: int) -> Bool[Tensor, "t q m"]:
 def _projected(
     residuals: Float[Tensor, "n k"], generator: np.random.Generator
 ) -> Float[Tensor, "n k"]:
-    """At most `MOST_RESIDUALS` numbers of each row, whose squares sum to about the same."""
+    """Residuals projected to at most `MOST_RESIDUALS` numbers of about the same sum of squares."""
     num_classes = residuals.shape[1]
     if num_classes <= MOST_RESIDUALS:
         return residuals
@@ -126,11 +127,11 @@ def _projected(
 
 
 def _sums(nodes: Int[Tensor, " n"], of_rows: Float[Tensor, "n k"]) -> Float[Tensor, "q k"]:
-    """Over the rows of each node."""
+    """Sums over the rows of each node."""
     num_nodes = 2 ** (DEPTH + 1) - 1
     if of_rows.shape[1] > MANY_NUMBERS:
         return of_rows.new_zeros(num_nodes, of_rows.shape[1]).index_add_(0, nodes, of_rows)
-    # One column after the other: rows of several numbers are added one by one, each by a call.
+    # Column by column, since index_add_ makes a call for each row of several numbers.
     places = nodes.numpy()
     sums = [np.bincount(places, column, num_nodes) for column in of_rows.T.numpy()]
     return torch.from_numpy(np.stack(sums, axis=1))
@@ -139,24 +140,25 @@ def _sums(nodes: Int[Tensor, " n"], of_rows: Float[Tensor, "n k"]) -> Float[Tens
 def _compact(heaps: Sequence[Questions], cells: BinnedCells) -> tuple[Trees, Bool[Tensor, "t q"]]:
     """The nodes of all trees side by side, and which places of the heaps hold a leaf.
 
-    Below a leaf a heap has places without a node: there is one where the node above asks.
+    Each heap has a place for every node of a complete tree. A place below a leaf is empty: it has a
+    node only if the node above asks a question.
     """
-    # Of the inner places of each heap: the column asked about, -1 for none, [t, i].
+    # The column that is asked about at each inner place of each heap, -1 for none, [t, i].
     questions = torch.stack([heap.columns for heap in heaps]).numpy()
     num_trees, num_inner = questions.shape
-    # Of all places of each heap, [t, q].
+    # What each place of each heap has, [t, q].
     is_question = np.zeros((num_trees, 2 * num_inner + 1), dtype=np.bool_)
     is_question[:, :num_inner] = questions >= 0
     is_node = np.ones_like(is_question)
     is_node[:, 1:] = is_question[:, :num_inner].repeat(2, axis=1)
     is_leaf = is_node & ~is_question
     number = (is_node.cumsum() - 1).reshape(is_node.shape)
-    # Of the questions: where they stand, and what they ask, [k].
+    # Where the questions stand, and what they ask, [k].
     tree, place = is_question.nonzero()
     question, column = number[tree, place], questions[tree, place]
     before, after = torch.stack([heap.cuts for heap in heaps]).numpy()[tree, place].T
     low, high = cells.highest.numpy()[column, before], cells.lowest.numpy()[column, after]
-    # Of the nodes, [n]. After a leaf comes the leaf itself.
+    # The nodes, [n]. The node after a leaf is the leaf itself.
     num_nodes, num_leaves = int(is_node.sum()), int(is_leaf.sum())
     columns, thresholds = np.zeros(num_nodes, np.int32), np.zeros(num_nodes, np.float32)
     columns[question], thresholds[question] = column, midway(low, high)
@@ -177,7 +179,7 @@ def _compact(heaps: Sequence[Questions], cells: BinnedCells) -> tuple[Trees, Boo
 
 
 def midway(low: Float32Array, high: Float32Array) -> Float32Array:
-    """The middle in float32, never as large as the larger value: it may be the next one."""
+    """The middle in float32, always below the larger value, even if the two are neighbours."""
     middle = (low.astype(np.float64) + high) / 2
     short = middle.astype(np.float32)
     with np.errstate(under="ignore"):  # the number next to 0

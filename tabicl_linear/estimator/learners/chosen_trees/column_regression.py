@@ -1,7 +1,7 @@
 """Regressions of labels on the columns alone, beside those on trees and fixed features.
 
-Where a class depends on many columns a little, trees and functions of all columns vary more than
-they tell, and a function that is linear in the columns predicts better.
+Where a class depends a little on each of many columns, trees and random functions of all columns
+add more noise than information, and a function that is linear in the columns predicts better.
 """
 
 import torch
@@ -23,8 +23,8 @@ class ColumnRegression:
     """A regression on the columns alone, which are the first of the fixed features.
 
     Args:
-        moments: Sums over all rows to solve on, of the columns.
-        x: Columns of the rows that are left out, each in its turn.
+        moments: Moments of the columns, over all rows to solve on.
+        x: Columns of the rows to leave out, one at a time.
         targets: Their one-hot labels, float64.
     """
 
@@ -37,14 +37,14 @@ class ColumnRegression:
     def of_rows(
         cls, rows: LeafRows, num_columns: int, places: Int[Tensor, " s"]
     ) -> "ColumnRegression":
-        """The regression on these rows, each of those in `places` left out in its turn."""
+        """The regression on these rows, which leaves out those at `places`, one at a time."""
         x, targets = rows.fixed[:, :num_columns], rows.targets.double()
         moments = Moments.of([RidgeSums.of(x[None], targets[None])])
         return cls(moments, x[places], targets[places])
 
     @classmethod
     def of_sums(cls, sums: LeafSums, num_columns: int, left_out: LeafRows) -> "ColumnRegression":
-        """The regression from sums over rows, each of `left_out` left out in its turn."""
+        """The regression from sums over rows, which leaves out those in `left_out` one by one."""
         columns = slice(0, num_columns)
         gram, cross = sums.gram[columns, columns].clone(), sums.cross[columns].clone()
         totals = (sums.fixed[columns], gram, cross, sums.labels)
@@ -52,7 +52,7 @@ class ColumnRegression:
         return cls(moments, left_out.fixed[:, columns], left_out.targets.double())
 
     def solve(self, penalty: float, deviation: float) -> Trial:
-        """Solve it with a penalty in units of the variance of the columns; `deviation` is theirs.
+        """Solve it with a penalty in units of the variance of columns scaled to `deviation`.
 
         Raises:
             torch.linalg.LinAlgError: It has no solution.

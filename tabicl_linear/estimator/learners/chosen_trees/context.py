@@ -15,7 +15,8 @@ from tabicl_linear.ridge_inputs import RidgeRegressions
 from tabicl_linear.types import Float, Int, Tensor
 
 MOST_SAMPLED = 2048
-"""Rows, evenly spread over the context, that are left out to choose penalties and make logits."""
+"""Maximum number of rows of the sample, evenly spread over the context: they are left out to choose
+penalties and make logits."""
 
 
 @dataclass(eq=False)
@@ -25,15 +26,15 @@ class TaskRows:
     Attributes:
         x, y: The rows as they were given, and their class indices.
         thresholds: Standardised values that fixed trees compare with.
-        statistics: By which rows are standardised.
-        rows_per_chunk: Rows that `chunks` have at most.
+        statistics: Column statistics, by which rows are standardised.
+        rows_per_chunk: Maximum number of rows of each of the `chunks`.
         labels, counts: The class indices as an array, and how many rows each class has, float64.
         kinds: The columns of each kind of fixed features.
-        num_columns: Fixed features that are the columns themselves, which come first; none where
-            the options leave out the kind values.
-        num_smooth: Fixed features without the leaves of fixed trees, which come last. Long contexts
-            are solved with these alone: chosen trees tell what fixed ones would, and a third of a
-            fit is saved.
+        num_columns: Number of fixed features that are the columns themselves, which come first;
+            0 if the options leave out the kind "values".
+        num_smooth: Number of fixed features without the leaves of fixed trees, which come last.
+            Long contexts are solved with these alone: chosen trees make fixed ones superfluous,
+            and this saves a third of a fit.
         sample: Indices of the rows of the sample.
     """
 
@@ -55,7 +56,7 @@ class TaskRows:
         self.sample: IntArray = np.arange(0, len(self), -(-len(self) // MOST_SAMPLED))
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return self.x.shape[1]
 
     def standardised(self, rows: IntArray) -> Float[Tensor, "n m"]:
@@ -68,7 +69,7 @@ class TaskRows:
         return self.regressions.of_rows(self.x[:, rows], self.thresholds, self.statistics)[0]
 
     def one_hot(self, rows: IntArray) -> Float[Tensor, "n y"]:
-        """Their labels, float64."""
+        """One-hot labels of some rows, float64."""
         return self.regressions.one_hot(self.y[:, rows])[0]
 
     def leaf_rows(self, rows: IntArray, trees: Trees) -> LeafRows:
@@ -81,10 +82,10 @@ class TaskRows:
         yield from np.array_split(rows, -(-len(rows) // self.rows_per_chunk))
 
     def fixed_regressions(self, penalties: Penalties | None = None) -> tuple[Linear, Penalties]:
-        """The regressions on fixed features alone, solved on all rows, which must be few.
+        """Solve regressions on fixed features alone, on all rows, which must be few.
 
-        Penalties are chosen from those given for each set, or else from those of the options; with
-        those chosen.
+        `penalties` are those to choose from, for each set; None takes those of the options.
+        Returns the solution, and the penalties that were chosen.
         """
         every, sets = np.arange(len(self)), self.regressions.features.sets(self.x.shape[2])
         penalties = penalties or [self.regressions.options.penalties] * len(sets)

@@ -1,6 +1,7 @@
-"""A learner in closed form whose trees are chosen on the table, and which tables have one.
+"""The learner whose trees are chosen on the table, and the decision which tables get one.
 
-They are grown on one half of the rows and solved on the other, so that rows left out are honest.
+Trees are grown on one half of the rows, and the weights of their leaves are solved in closed form
+on the other half, so that left-out rows judge them honestly.
 """
 
 from collections.abc import Callable
@@ -39,24 +40,25 @@ from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 MAX_COLUMNS = 100
-"""Columns of a member, unless another number is given."""
+"""Maximum number of columns of a member, unless another is given."""
 OPTIONS = RidgeOptions(calibration="logistic")
 ROWS_AT_ONCE = 1024
-"""Rows that are predicted together: their features fit into a cache."""
+"""Rows that are predicted together: their features fit into the CPU's cache."""
 WEIGHTS_BESIDE = ((200, 0.4), (400, 0.2))
-"""Most rows of a table, and weight of a network's logits beside trees (docs/training_log.md)."""
+"""Pairs: up to this many rows, a network's logits have this weight beside those of trees
+(docs/training_log.md)."""
 
 
 class ChosenTreesState(NamedTuple):
-    """What is known after a context; bounded in size.
+    """The state after a context; bounded in size.
 
     Attributes:
-        thresholds: Standardised values that fixed trees compare with, for each round.
+        thresholds: Standardised values that the nodes of fixed trees compare with, for each round.
         statistics: Column statistics, by which rows are standardised.
-        predictors: One for each task; none of what has not been `solved` as yet.
-        growth: What rows are added to; None where there are too few rows as yet, or will be no
-            others.
-        rows: While they are so few, the rows and their labels; None once they are solved.
+        predictors: One for each task; empty while the state is not `solved`.
+        growth: The trees and sums that rows are added to; None while there are too few rows for
+            them, or if no rows will be added.
+        rows: The rows and their labels, while there are too few; None once they are solved.
     """
 
     thresholds: tuple[Float[Tensor, "b r"], ...]
@@ -70,15 +72,16 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
     """Predicts rows by ridge regressions on trees that are grown on other rows of the context.
 
     The context is divided into halves several times. Trees are grown by boosting on one half, and
-    the regressions with their leaves beside fixed features solved on the other, and the other way
-    round; rows are predicted by the mean of all solutions. A context row is left out of a solution
-    exactly where other rows have grown its trees: what is chosen by such rows is chosen honestly.
+    regressions on their leaves and on fixed features are solved on the other half, and vice versa.
+    The mean of all solutions predicts rows. A solution predicts a context row, leaving it out, only
+    if other rows have grown the trees; so choices that are made by these predictions are honest.
     Has no parameters.
 
     Args:
         options: Fixed features and penalties.
-        grows: Whether rows will be added. The first `rows_that_grow()` rows grow the trees, and
-            later ones are added to sums. States are not `solved`, which takes seconds, by `fit`.
+        grows: Whether rows will be added. If so, the first `rows_that_grow()` rows grow the trees
+            and later ones are added to sums, and `fit` leaves solving, which takes seconds, to
+            `solved`.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
         super().__init__()
         self.options, self.max_columns, self.num_classes = options, max_columns, num_classes
         self.grows = grows
-        # Logits are made of the shares of all features together, so none of these alone.
+        # Logits are made of the shares of all features together, not of these features alone.
         shares = replace(options, calibration="confidence")
         seeds = ((options.seed + number) % 2**32 for number in range(MOST_ROUNDS))
         draws = (replace(shares, seed=seed) for seed in seeds)
@@ -112,9 +115,9 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
         return self.grows
 
     def preset(self, num_rows: int, num_columns: int) -> Preset:
-        """Few members, which see all columns together, and logits as they are.
+        """Few members, just enough to see all columns, and a temperature of 1.
 
-        Each divides the rows several times by itself, and its logits are calibrated.
+        Each member divides the rows several times itself, and its logits are calibrated already.
         """
         members = max(scheme(num_rows).members, -(-num_columns // self.max_columns))
         return Preset(members, softmax_temperature=1.0)
@@ -128,7 +131,7 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
             )
 
     def draws(self, count: int) -> list[RidgeRegressions]:
-        """What makes the fixed features of the first rounds, each drawn with another seed."""
+        """What makes the fixed features of the first `count` rounds, each from its own seed."""
         return [each for each in self.regressions[:count] if isinstance(each, RidgeRegressions)]
 
     def fit(
@@ -143,7 +146,7 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
     ) -> ChosenTreesState:
         """Grow trees on labelled rows, and solve the regressions; see `ContextLearner.fit`.
 
-        Nothing is spilled: memory does not grow with the rows.
+        `spill` is not needed: memory does not grow with the number of rows.
         """
         if state is not None:
             return self._with_more(state, x, y, rows_per_chunk)
@@ -173,7 +176,7 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
             return torch.cat([self._predicted(state, part) for part in parts], dim=1)
 
     def _predicted(self, state: ChosenTreesState, x: Tensor) -> Float[Tensor, "b q y"]:
-        """Logits of some rows."""
+        """Logits of at most `ROWS_AT_ONCE` rows."""
         draws = self.draws(len(state.thresholds))
         weights = torch.stack([predictor.fixed for predictor in state.predictors])
         rounds = zip(draws, weights.chunk(len(draws), dim=1), state.thresholds, strict=True)
@@ -192,7 +195,7 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
         y: Int[Tensor, "b n"],
         rows_per_chunk: int,
     ) -> ChosenTreesState:
-        """The state after more rows than trees are grown on."""
+        """The state after adding rows to its sums; its trees stay as they are."""
         growth = state.growth
         assert growth is not None, "rows for trees to which none can be added"
         if x.shape[1]:
@@ -201,7 +204,7 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
         return row_major(state._replace(predictors=(), growth=growth))
 
     def solved(self, state: ChosenTreesState) -> ChosenTreesState:
-        """The state with the regressions solved from its rows or sums, which takes seconds."""
+        """The state with regressions solved from its rows or sums, which takes seconds."""
         if state.predictors:
             return state
         growth = state.growth
@@ -219,7 +222,7 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
         y: Int[Tensor, "b n"],
         rows_per_chunk: int,
     ) -> list[list[TaskRows]]:
-        """Rows of each task, with the fixed features of each round."""
+        """The rows of each task, once for each round, with the fixed features of the round."""
         tasks, draws = [], self.draws(len(state.thresholds))
         for task in range(len(x)):
             one = slice(task, task + 1)
@@ -234,24 +237,24 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
 
 
 def _predictors(tasks: list[list[TaskRows]]) -> tuple[TreePredictor, ...]:
-    """What predicts rows of each task, given as the same rows with the features of each round."""
+    """The predictor of each task, whose rows are given once for each round."""
     return tuple(fit_rows(rounds).predictor for rounds in tasks)
 
 
 def _cpu_kernels() -> AbstractContextManager[None]:
-    """Let C++ grow trees and multiply rows, where it is built: trees grow on the CPU."""
+    """Let C++ grow trees and multiply rows, if it is built; trees always grow on the CPU."""
     return using(tokenwise(device=torch.device("cpu"), backend="auto"))
 
 
 @dataclass(frozen=True)
 class ChosenTreesLearners(Learners):
-    """Learners with trees.
+    """Learners whose trees are chosen on the table.
 
     Args:
         options: Fixed features and penalties.
-        max_columns: Columns that a member sees at most.
-        others: Makes the learners that read tables of fewer than `FEWEST_ROWS` rows in place of
-            trees, and those of up to 400 rows beside them. None: trees read all tables alone.
+        max_columns: Maximum number of columns that a member sees.
+        others: Makes the learners that read tables of fewer than `FEWEST_ROWS` rows instead of
+            trees, and tables of up to 400 rows beside trees. None: trees read all tables alone.
     """
 
     options: RidgeOptions = OPTIONS
@@ -261,7 +264,7 @@ class ChosenTreesLearners(Learners):
     grow_trees = True
 
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
-        """Trees, or for few rows to which none will be added one of the other learners."""
+        """Trees; for few rows, to which none will be added, one of the other learners instead."""
         if self.others is not None and num_rows < FEWEST_ROWS and not grows:
             return self.others().for_table(num_classes, num_rows)
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
@@ -275,14 +278,14 @@ class ChosenTreesLearners(Learners):
     def finished(
         self, learner: ChosenTrees, states: tuple[ChosenTreesState, ...]
     ) -> tuple[ChosenTrees, tuple[ChosenTreesState, ...]]:
-        """Trees and their weights alone, without the sums that these are solved from."""
+        """Trees and their weights alone, without the sums that the weights are solved from."""
         model = ChosenTrees(
             learner.options, max_columns=learner.max_columns, num_classes=learner.num_classes
         ).to(learner.device)
         return model, tuple(model.solved(state)._replace(growth=None) for state in states)
 
     def companion(self, num_classes: int, num_rows: int) -> Companion | None:
-        """Up to 400 rows, the learner without trees, and the weight of its logits."""
+        """Up to 400 rows: a learner without trees, and the weight of its logits."""
         weight = next((weight for most, weight in WEIGHTS_BESIDE if num_rows <= most), 0.0)
         if self.others is None or num_rows < FEWEST_ROWS or not weight:
             return None

@@ -1,4 +1,4 @@
-"""What rows that were left out say: which penalty, and how much of what."""
+"""Chooses penalties, and the weights of several predictors, by rows that were left out."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,41 +28,44 @@ from tabicl_linear.ridge_inputs.predictions import (
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-"""To choose from, in units of the variance of a row's features."""
+"""Penalties to choose from, in units of the variance of a row's features."""
 PENALTIES_OF_COLUMNS = (*PENALTIES, 10.0)
-"""For regressions on the columns alone, which are solved in no time."""
+"""The same for regressions on the columns alone, which are solved in next to no time."""
 PENALTIES_OF_MANY = PENALTIES[::-2]
-"""Penalties that contexts of more than `FEW_ROWS` try on their first division, until one is worse.
+"""Penalties that contexts of more than `FEW_ROWS` rows try on their first division, largest first,
+until one is worse than the one before.
 
-On the other divisions they try the best of these and a quarter of it: the mean of solutions varies
-less than one of them, so that a smaller penalty suits it."""
+After that they only try the best of these and a quarter of it: the mean of several solutions varies
+less than one solution, so a smaller penalty suits it."""
 AFTER_A_ROUND = 3
-"""Penalties that are left after the first round: the best so far, and the next smaller ones, as
+"""Number of penalties left after the first round: the best so far and the next smaller ones, as
 smaller penalties suit the mean of more solutions."""
 PARTS = 8
-"""Steps from 0 to 1 in which the part of the fixed features is tried."""
+"""Number of steps from 0 to 1 in which the part of the fixed features is tried."""
 STANDARD_ERRORS = 2.0
-"""A smaller part of the fixed features is taken if its loss is above the best by no more."""
+"""A smaller part of the fixed features is taken if its loss exceeds the least by no more standard
+errors than this."""
 
 STEPS_OF_MANY = 50
-"""Most steps of the search of a map of logits for more classes than `MOST_MAPPED`."""
+"""Maximum number of search steps for the class map of more than `MOST_MAPPED` classes."""
 BOOSTING_PENALTY = 30.0
-"""Penalty on the squared distance of the factors of logits from 1 and 0, those of solutions alone.
+"""Penalty on the squared distance of the two factors, of the logits of solutions and of boosting,
+from (1, 0).
 
-Least squares measure shares and boosting measures logits, and trees that are certain of a rare
-class say more by the latter."""
+Least squares fits shares and boosting fits logits, which predict better where trees are certain of
+a rare class."""
 COLUMNS_PENALTY = 5.0
-"""The same for logits of the columns beside all others. It is multiplied by the number of classes:
-the map of many classes, which has seen the labels, has more numbers."""
+"""The same for the logits of columns beside all others. It is multiplied by the number of classes,
+since the map of many classes has more numbers, which were fitted to the same labels."""
 
 
 class OutOfFold(NamedTuple):
-    """Class shares or logits of context rows, by solutions that have not seen them.
+    """Class shares or logits of context rows, predicted by solutions that have not seen them.
 
     Attributes:
-        total: Sums over these solutions.
-        squares: Sums of squares.
-        solutions: How many of them predicted each row.
+        total: Sums of the predictions over these solutions.
+        squares: Sums of their squares.
+        solutions: Number of solutions that predicted each row.
     """
 
     total: Float[Tensor, "n y"]
@@ -71,12 +74,12 @@ class OutOfFold(NamedTuple):
 
     @classmethod
     def empty(cls, like: Float[Tensor, "n y"]) -> "OutOfFold":
-        """No predictions as yet, of rows with such one-hot labels."""
+        """No predictions yet, for rows with one-hot labels of this shape."""
         nothing = torch.zeros_like(like, dtype=torch.float64)
         return cls(nothing, nothing.clone(), nothing[:, 0].clone())
 
     def add_(self, rows: Int[Tensor, " s"], shares: Float[Tensor, "s y"]) -> None:
-        """Add what another solution predicts of some rows, in place."""
+        """Add another solution's predictions of some rows (their indices), in place."""
         shares = shares.to(self.total)
         self.total.index_add_(0, rows, shares)
         self.squares.index_add_(0, rows, shares.square())
@@ -87,10 +90,11 @@ class OutOfFold(NamedTuple):
         return self.total / self.solutions.clamp(min=1).unsqueeze(1)
 
     def squared_error(self, targets: Float[Tensor, "n y"], num_solutions: int) -> float:
-        """What the mean of all solutions will have on new rows, by the rows predicted so far.
+        """Estimate the squared error that the mean of all solutions will have on new rows.
 
-        A row was predicted by some of the solutions alone, whose mean varies more: by the variance
-        between solutions over their number.
+        The rows predicted so far were each predicted by only some of all `num_solutions` solutions.
+        The mean of fewer solutions varies more: by the variance between solutions over their
+        number. This excess is subtracted.
         """
         mean, are_several = self.mean(), self.solutions > 1
         count = self.solutions.clamp(min=2)
@@ -100,22 +104,22 @@ class OutOfFold(NamedTuple):
         return float(errors[self.solutions > 0].mean())
 
 
-class _Tried(NamedTuple):
-    """What is known of one penalty: a trial for each division, and what all say of the sample."""
+class _PenaltyTrials(NamedTuple):
+    """The trials of one penalty, one for each division, and their predictions of the sample."""
 
     trials: list[Trial]
     out_of_fold: OutOfFold
 
 
 class PenaltySearch:
-    """The search of a penalty, which tries fewer of them from division to division.
+    """Searches for the best penalty, and tries fewer penalties from division to division.
 
     Args:
-        deviation: That of each kind of fixed features.
-        targets: Labels of the sample, one-hot.
-        penalties: To choose from, in ascending order.
+        deviation: Deviation of each kind of fixed features.
+        targets: Labels of the sample, one-hot [s y].
         num_solutions: How many divisions there will be.
-        narrow: Whether to leave two penalties after the first division already.
+        penalties: Penalties to choose from, in ascending order.
+        narrow: Whether to go on with only two penalties after the first division.
     """
 
     def __init__(
@@ -128,47 +132,51 @@ class PenaltySearch:
         narrow: bool,
     ) -> None:
         self._deviation, self._targets, self._num_solutions = deviation, targets, num_solutions
-        self._penalties, self._narrow, self._tried = penalties, narrow, dict[float, _Tried]()
+        self._penalties, self._narrow = penalties, narrow
+        self._by_penalty = dict[float, _PenaltyTrials]()
 
     def add(self, regression: Solvable, places: Tensor) -> None:
-        """Solve another division, which leaves out rows of the sample in some places."""
-        if self._narrow and not self._tried:
+        """Solve another division, which leaves out the rows at `places` of the sample."""
+        if self._narrow and not self._by_penalty:
             self._add_first_of_many(regression, places)
             return
-        for penalty in list(self._tried or self._penalties):
+        for penalty in list(self._by_penalty or self._penalties):
             self._try(penalty, regression, places)
         best = self._best()
-        if len(self._tried[best].trials) == HALVES:
-            smaller = sorted(penalty for penalty in self._tried if penalty <= best)
-            self._tried = {penalty: self._tried[penalty] for penalty in smaller[-AFTER_A_ROUND:]}
+        if len(self._by_penalty[best].trials) == HALVES:
+            smaller = sorted(penalty for penalty in self._by_penalty if penalty <= best)
+            self._by_penalty = {
+                penalty: self._by_penalty[penalty] for penalty in smaller[-AFTER_A_ROUND:]
+            }
 
     def _add_first_of_many(self, regression: Solvable, places: Tensor) -> None:
+        """Solve the first division of a long context, and leave two penalties to try."""
         for penalty in PENALTIES_OF_MANY:
             self._try(penalty, regression, places)
             if self._best() != penalty:
                 break
         best = self._best()
-        self._tried = {best: self._tried[best]}
+        self._by_penalty = {best: self._by_penalty[best]}
         self._try(best / 4, regression, places)
 
     def best(self) -> tuple[list[Solution], OutOfFold]:
-        """The solutions with the best penalty, and what they say of rows left out."""
-        best = self._tried[self._best()]
+        """The solutions with the best penalty, and their predictions of the rows left out."""
+        best = self._by_penalty[self._best()]
         return [trial.solution() for trial in best.trials], best.out_of_fold
 
     def _try(self, penalty: float, regression: Solvable, places: Tensor) -> None:
-        nothing = _Tried([], OutOfFold.empty(self._targets))
-        tried = self._tried.setdefault(penalty, nothing)
+        nothing = _PenaltyTrials([], OutOfFold.empty(self._targets))
+        of_penalty = self._by_penalty.setdefault(penalty, nothing)
         trial = regression.solve(penalty, self._deviation)
-        tried.trials.append(trial)
-        tried.out_of_fold.add_(places, trial.left_out)
+        of_penalty.trials.append(trial)
+        of_penalty.out_of_fold.add_(places, trial.left_out)
 
     def _best(self) -> float:
         def error(penalty: float) -> float:
-            out_of_fold = self._tried[penalty].out_of_fold
+            out_of_fold = self._by_penalty[penalty].out_of_fold
             return out_of_fold.squared_error(self._targets, self._num_solutions)
 
-        return min(self._tried, key=error)
+        return min(self._by_penalty, key=error)
 
 
 def part_of_fixed(
@@ -177,18 +185,19 @@ def part_of_fixed(
     targets: Float[Tensor, "n y"],
     present: Bool[Tensor, " y"],
 ) -> float:
-    """How much the fixed features count beside the chosen trees, by the log-loss of rows left out.
+    """The weight (0 to 1) of fixed features beside chosen trees, by log-loss on left-out rows.
 
-    As little as is not clearly worse than the best (as trees are pruned in Breiman et al.,
-    1984): chosen trees are left out of half as many solutions as predict a new row, so that the
-    evidence is against them, and of few rows of a class it is weak.
+    It is the smallest that is not clearly worse than the best, the rule by which Breiman et al.
+    (1984) prune trees. The evidence is biased against chosen trees, since a left-out row is
+    predicted by only half as many solutions with trees as a new row; and it is weak where a class
+    has few rows.
 
-    `chosen` and `fixed` are shares predicted with trees and with fixed features alone, `present`
-    the classes of the context.
+    `chosen` and `fixed` are shares predicted with trees and with fixed features alone, and
+    `present` says which classes the context has.
     """
     parts = torch.arange(PARTS + 1, dtype=targets.dtype, device=targets.device) / PARTS
     mixed = torch.lerp(chosen, fixed, parts[:, None, None])
-    # Of each part and row, [p, n].
+    # The log-loss with each part, of each row, [p, n].
     losses = torch.stack([_log_losses(shares, targets, present) for shares in mixed])
     best = int(losses.mean(1).argmin())
     excess = losses[: best + 1] - losses[best]
@@ -199,7 +208,7 @@ def part_of_fixed(
 def _log_losses(
     shares: Float[Tensor, "n y"], targets: Float[Tensor, "n y"], present: Bool[Tensor, " y"]
 ) -> Float[Tensor, " n"]:
-    """Log-loss of each row with the confidence that suits all best."""
+    """Log-loss of each row, with the confidence (factor of shares) that suits all rows best."""
     sums = confidence_losses(shares[None], targets[None], present[None, None])
     confidence = CONFIDENCES[int(sums.argmin())]
     logits = (confidence * shares).masked_fill(~present, ABSENT_LOGIT)
@@ -209,9 +218,10 @@ def _log_losses(
 def class_map(
     shares: Float[Tensor, "n y"], targets: Float[Tensor, "n y"], present: Bool[Tensor, " y"]
 ) -> Float[Tensor, "y z"]:
-    """What makes logits of shares, by a logistic regression on rows left out; see `fit_class_map`.
+    """The linear map from shares to logits, fitted to left-out rows; see `fit_class_map`.
 
-    `shares` are predicted of these rows, float64, and `present` the classes of the context.
+    `shares` are predictions of these rows, float64, and `present` says which classes the context
+    has.
     """
     losses = confidence_losses(shares[None], targets[None], present[None, None])
     start = scaled(best_confidence(losses), targets.shape[1])
@@ -227,7 +237,7 @@ def _map_of_many(
     present: Bool[Tensor, " y"],
     start: Float[Tensor, "y z"],
 ) -> Float[Tensor, "y z"]:
-    """The map of `fit_class_map`, found without the curvature, which takes classes^4 numbers."""
+    """The map of `fit_class_map`, without second derivatives, which would be classes^4 numbers."""
     x = torch.cat([shares, torch.ones_like(shares[:, :1])], dim=1)
     penalty = torch.full_like(start[0], SHARE_PENALTY)
     penalty[-1] = BIAS_PENALTY
@@ -253,10 +263,10 @@ def factors(
     targets: Float[Tensor, "n y"],
     penalty: float,
 ) -> tuple[float, float]:
-    """How much two kinds of logits count in their sum, by the log-loss of rows left out.
+    """Factors of two kinds of logits in their sum, by the log-loss of left-out rows.
 
-    The factors are pulled to those of the first kind alone, 1 and 0. Logits, float64, are by
-    solutions that have not seen the row.
+    They are not negative, and `penalty` pulls them towards (1, 0), the first kind alone. The
+    logits, float64, are predicted by solutions that have not seen the row.
     """
     both, first_alone = torch.stack([first, second]), np.array([1.0, 0.0])
 

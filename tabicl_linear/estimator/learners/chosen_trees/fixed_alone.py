@@ -1,7 +1,7 @@
-"""Regressions on fixed features alone, solved on all rows of a context of few.
+"""Regressions on fixed features alone, solved on all rows of a short context.
 
-What is solved is `ridge_inputs.leave_one_out`. That chooses penalties for every context, and makes
-logits of each row; here several draws of features take the penalties of one, and make shares alone.
+`ridge_inputs.leave_one_out` solves the same, but chooses penalties for every context and makes
+logits of each row. Here several draws of features share the penalties of one, and predict shares.
 """
 
 from collections.abc import Sequence
@@ -27,16 +27,16 @@ def solve_alone(
     sets: Sequence[FeatureSet],
     penalties: Penalties,
 ) -> tuple[Linear, Penalties]:
-    """Solve for each set and penalty; rows left out choose by squared error.
+    """Solve for each set and penalty; the squared error of left-out rows chooses the penalty.
 
-    `targets` are one-hot labels, and `sets` what each regression takes of the features. Returns the
-    mixture of the regressions of all sets, without leaves, and the penalty chosen for each.
+    `targets` are one-hot labels, and `sets` are the features that each regression takes. Returns
+    the mixture of the regressions of all sets, without leaves, and the penalty chosen for each.
 
     Raises:
         torch.linalg.LinAlgError: A regression has no solution.
     """
     x, r = features[None], targets[None]
-    # From products of rows where they are no more than features, else from sums.
+    # From products of rows if there are no more rows than features, else from sums.
     moments = Moments.of([RidgeSums.of(x, r)]) if x.shape[1] > x.shape[2] else None
     linear, predicted, chosen = [], [], list[list[float]]()
     for part, candidates in zip(sets, penalties, strict=True):
@@ -67,5 +67,5 @@ def solve_alone(
 
 
 def _best(left_out: Float[Tensor, "p 1 n y"], targets: Float[Tensor, "1 n y"]) -> Int[Tensor, ""]:
-    """Index of the penalty whose predictions of rows left out have the least squared error."""
+    """Index of the penalty whose predictions of left-out rows have the least squared error."""
     return (left_out - targets).square().sum((1, 2, 3)).argmin()

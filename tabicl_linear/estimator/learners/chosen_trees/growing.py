@@ -1,8 +1,8 @@
 """Trees to which rows are added.
 
-They are grown on the first rows and stay as they are. Whatever comes later is added to the sums
-that the regressions are solved from, so that the state depends on the rows and their order, not on
-where they were cut into pieces.
+The first rows grow the trees, which stay as they are. Later rows are added to the sums that the
+regressions are solved from, so the state depends on the rows and their order, but not on where they
+were cut into pieces.
 """
 
 from collections.abc import Iterator
@@ -29,12 +29,13 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
 class TreeSums(NamedTuple):
-    """Trees of one task, and sums over the rows that solve; of each division.
+    """The trees of one task, and sums over the rows that solve, for each division.
 
     Attributes:
-        growing: Which of the first rows have grown the trees.
-        sums: Over all other rows.
-        counts: Rows of each class.
+        grown: The trees of each division.
+        growing: Which of the first rows have grown the trees of each division.
+        sums: Sums over all other rows, for each division.
+        counts: Number of rows of each class.
     """
 
     grown: tuple[GrownTrees, ...]
@@ -44,7 +45,7 @@ class TreeSums(NamedTuple):
 
     @classmethod
     def of_first(cls, rounds: list[TaskRows]) -> "TreeSums":
-        """Trees grown on the first rows, with the fixed features of each round, and their sums."""
+        """Grow trees and sum up the first rows, given once for each round with its features."""
         first = rounds[0]
         parts = divisions(first.labels, len(rounds), seed=first.regressions.options.seed)
         grown, sums = list[GrownTrees](), list[LeafSums]()
@@ -56,7 +57,7 @@ class TreeSums(NamedTuple):
         return cls(tuple(grown), growing.to(first.counts.device), tuple(sums), first.counts)
 
     def and_then(self, rounds: list[TaskRows]) -> "TreeSums":
-        """The same after more rows, which have grown no tree."""
+        """The same after more rows, none of which has grown a tree."""
         every = np.arange(len(rounds[0]))
         parts = zip(of_divisions(rounds), self.sums, self.grown, strict=True)
         sums = tuple(
@@ -66,9 +67,9 @@ class TreeSums(NamedTuple):
         return self._replace(sums=sums, counts=self.counts + rounds[0].counts)
 
     def predictor(self, sample: list[TaskRows], stride: int) -> TreePredictor:
-        """What predicts, chosen by the rows of the sample that each division leaves out.
+        """The predictor, chosen by the rows of the sample that each division leaves out.
 
-        The sample is one of every `stride` rows, from the first on, in each round.
+        `sample` holds every `stride`-th row, from the first on, once for each round.
         """
         targets = sample[0].one_hot(np.arange(len(sample[0])))
         divided = self._divisions(sample, stride)
@@ -76,7 +77,7 @@ class TreeSums(NamedTuple):
         return fitted_task(solved, targets, self.counts).predictor
 
     def _divisions(self, sample: list[TaskRows], stride: int) -> Iterator[GrownDivision]:
-        """The divisions, which leave out the rows of the sample that have not grown their trees."""
+        """The divisions; each leaves out the rows of the sample that have not grown its trees."""
         growing = self.growing[:, ::stride]
         parts = zip(of_divisions(sample), self.grown, self.sums, growing, strict=True)
         for rows, grown, sums, is_growing in parts:
@@ -89,10 +90,10 @@ class TreeSums(NamedTuple):
 
 
 class TreeGrowth(NamedTuple):
-    """Trees and sums, to which rows are added; bounded in size.
+    """The trees and sums of all tasks, to which rows are added; bounded in size.
 
     Attributes:
-        num_rows: All rows so far.
+        num_rows: Number of rows so far.
         x, y: The sample, by which penalties and logits are chosen: every `stride`-th row, from the
             first on, and its label.
         tasks: The trees and sums of each task.
@@ -107,9 +108,9 @@ class TreeGrowth(NamedTuple):
     def of_first(
         cls, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"], tasks: list[list[TaskRows]]
     ) -> "TreeGrowth":
-        """Trees grown on the first rows.
+        """Grow trees on the first rows.
 
-        `tasks` are the same rows once more, of each task with the fixed features of each round.
+        `tasks` holds the same rows, for each task and each round with its fixed features.
         """
         empty = cls(0, x[:, :0], y[:, :0], ())
         return empty._sampled(x, y)._replace(tasks=tuple(map(TreeSums.of_first, tasks)))
@@ -117,12 +118,12 @@ class TreeGrowth(NamedTuple):
     def and_then(
         self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"], tasks: list[list[TaskRows]]
     ) -> "TreeGrowth":
-        """The same after more rows; arguments as of `of_first`."""
+        """The same after more rows; see `of_first` for the arguments."""
         sums = tuple(map(TreeSums.and_then, self.tasks, tasks))
         return self._sampled(x, y)._replace(tasks=sums)
 
     def predictors(self, sample: list[list[TaskRows]]) -> tuple[TreePredictor, ...]:
-        """What predicts rows of each task, chosen by the rows of the sample."""
+        """The predictor of each task, chosen by the rows of the sample."""
         pairs = zip(self.tasks, sample, strict=True)
         return tuple(task.predictor(rounds, self.stride) for task, rounds in pairs)
 
@@ -130,7 +131,7 @@ class TreeGrowth(NamedTuple):
     def stride(self) -> int:
         """The least power of two with which the sample has at most `MOST_SAMPLED` rows.
 
-        As they are powers of two, a sample holds all rows of the sparser ones after it.
+        With powers of two, a sample holds all rows of the sparser samples that come after it.
         """
         stride = 1
         while self.num_rows > stride * MOST_SAMPLED:
@@ -138,10 +139,10 @@ class TreeGrowth(NamedTuple):
         return stride
 
     def _sampled(self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]) -> "TreeGrowth":
-        """The same with the sample of all rows up to these; the sums do not have them yet."""
+        """The same with a sample of all rows including these, which are not in the sums yet."""
         after = self._replace(num_rows=self.num_rows + x.shape[1])
         thinning = after.stride // self.stride
-        # Place of the first of these rows whose number the stride divides.
+        # Place of the first of these rows whose number is a multiple of the stride.
         start = -self.num_rows % after.stride
 
         def sampled(earlier: Tensor, later: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
 """Ridge regressions of labels on chosen trees beside fixed features, solved in closed form.
 
-What is solved is `tabicl_linear.ridge_inputs.solve` with one more kind of features, one-hot leaves.
-Where rows are few, from products of rows, in float32: two rows have as many leaves in common as
-there are trees in which they share one. Where they are many, from sums over rows, in float64.
+The equations are those of `tabicl_linear.ridge_inputs.solve` with one more kind of features:
+one-hot leaves. Few rows are solved from the products of all pairs of rows, in float32; the product
+of two rows' one-hot leaves is the number of trees in which they share a leaf. Many rows are solved
+from sums over rows, in float64.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +29,8 @@ ROWS_OF_PRODUCTS = 320
 ROWS_COUNTED = 16_384
 """Rows whose pairs of leaves are counted together: few of all pairs occur in a chunk of rows."""
 SMALLEST_UNSEEN = 1e-4
-"""A row of which less is left for others to explain is predicted by the class shares: rounding."""
+"""Smallest 1 - h_i of a row, h_i its leverage, that is more than rounding. The class shares predict
+rows below it."""
 
 
 class LeafRows(NamedTuple):
@@ -39,19 +41,19 @@ class LeafRows(NamedTuple):
     targets: Float[Tensor, "n y"]
 
     def first_fixed(self, count: int) -> "LeafRows":
-        """The same rows with so many of their fixed features."""
+        """The same rows with only the first `count` of their fixed features."""
         return self._replace(fixed=self.fixed[:, :count])
 
 
 class LeafSums(NamedTuple):
-    """Sums over rows, to which those over other rows can be added.
+    """Sums over rows, to which the sums over other rows can be added.
 
-    Counts are whole, all else is float64.
+    Counts are integers, and all else is float64.
 
     Attributes:
-        rows: How many rows. Solutions count them by their labels; saved states have the field.
-        together: How many rows any two leaves have in common.
-        of_leaves: Sums of fixed features and labels of the rows in each leaf.
+        rows: Number of rows. Solutions count rows by their labels; saved states have this field.
+        together: Number of rows that any two leaves have in common.
+        of_leaves: Sums of fixed features and labels over the rows in each leaf.
         gram: Sum of products of fixed features.
         cross: Sum of their products with labels.
         fixed: Sum of fixed features.
@@ -68,7 +70,7 @@ class LeafSums(NamedTuple):
 
     @classmethod
     def of(cls, chunks: Iterable[LeafRows], num_leaves: int) -> "LeafSums":
-        """Sums over the rows of some chunks, of which there is at least one."""
+        """Sums over the rows of all chunks; there must be at least one chunk."""
         num_rows, sums, leaves = 0, None, list[Tensor]()
         for rows in chunks:
             sums = sums or cls._of_no_rows(rows, num_leaves)
@@ -81,7 +83,7 @@ class LeafSums(NamedTuple):
         assert sums is not None
         if leaves:
             chosen(count_pairs_)(sums.together, torch.cat(leaves))
-        # Two leaves were counted once, where that of the earlier tree comes first.
+        # Each pair was counted once, with the leaf of the earlier tree first.
         sums.together.add_(sums.together.triu(1).T)
         return sums._replace(rows=num_rows)
 
@@ -94,7 +96,7 @@ class LeafSums(NamedTuple):
         return cls(0, together, zeros(num_leaves, f + y), *of_rest)
 
     def _add_(self, rows: LeafRows) -> None:
-        """Add all but pairs, in place: sums anew for each chunk would take as long as its rows."""
+        """Add all but pairs, in place: new sums for each chunk would take as long as its rows."""
         fixed, targets = rows.fixed.double(), rows.targets.double()
         beside = torch.cat([fixed, targets], dim=1)
         chosen(add_to_leaves_)(self.of_leaves, rows.leaves, beside)
@@ -108,7 +110,7 @@ class LeafSums(NamedTuple):
         return LeafSums(*map(add, self, other))
 
     def moments(self) -> Moments:
-        """What a regression is solved from: centred, leaves first and fixed features after them."""
+        """The centred moments that a regression is solved from: leaves, then fixed features."""
         num_fixed, num_leaves = len(self.gram), len(self.together)
         of_fixed, of_labels = self.of_leaves.split([num_fixed, len(self.labels)], dim=1)
         gram = self.gram.new_empty(2 * [num_leaves + num_fixed])
@@ -122,7 +124,7 @@ class LeafSums(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """A regression with one penalty: weights of leaves and fixed features, and what is added."""
+    """A regression solved with one penalty: weights of leaves and fixed features, and offset."""
 
     leaves: Float[Tensor, "l y"]
     fixed: Float[Tensor, "f y"]
@@ -130,7 +132,7 @@ class Solution(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """What predicts shares: a solution, or the mean of those of all rounds and divisions.
+    """A linear predictor of shares: one solution, or the mean of all rounds and divisions.
 
     Attributes:
         leaves: Weights of the leaves of all trees.
@@ -149,7 +151,7 @@ class Trial(NamedTuple):
 
     Attributes:
         left_out: Predictions of the rows left out, each from all others.
-        solution: Returns the weights, which takes as long again and is wanted of few penalties.
+        solution: Returns the weights. This takes as long again, and only few penalties need it.
     """
 
     left_out: Float[Tensor, "s y"]
@@ -157,20 +159,20 @@ class Trial(NamedTuple):
 
 
 class Solvable(Protocol):
-    """What can be solved with one penalty after the other."""
+    """A regression that can be solved with one penalty after another."""
 
     def solve(self, penalty: float, deviation: float) -> Trial:
         """Solve it as far as is needed to judge a penalty; see `RowRegression.solve`."""
 
 
 class RowRegression:
-    """A regression on so few rows that products of any two of them fit into memory.
+    """A regression on so few rows that the products of all pairs of them fit into memory.
 
     Args:
         rows: The rows to solve on.
         num_leaves: Leaves of all trees.
         kinds: The columns of each kind of fixed features.
-        places: Indices of the rows that are left out, each in its turn.
+        places: Indices of the rows to leave out, one at a time.
 
     Attributes:
         leaves: The leaves of the rows that are left out.
@@ -181,7 +183,7 @@ class RowRegression:
     ) -> None:
         is_other = torch.ones(len(rows.targets), dtype=torch.bool, device=places.device)
         is_other[places] = False
-        # Rows left out come last: the corner of a factor is all that leaving them out takes.
+        # Rows to leave out come last, so that only the last corner of a factor is needed for them.
         order = torch.cat([is_other.nonzero().squeeze(1), places])
         rows = LeafRows(*(part[order.to(part.device)] for part in rows))
         self._first = len(rows.targets) - len(places)
@@ -220,9 +222,10 @@ class RowRegression:
     def _left_out(
         self, factor: Float[Tensor, "n n"], dual: Float[Tensor, "n y"], shares: Tensor, added: float
     ) -> Float[Tensor, "s y"]:
-        """Predictions of the rows left out, the last ones: labels less c (A R)_i / (1 - h_i).
+        """Predictions of the last rows, each left out: labels less c (A R)_i / (1 - h_i).
 
-        What the other rows leave of row i to explain, 1 - h_i, is c A_ii - 1 / n.
+        h_i is the leverage of row i, the part of its prediction that is its own label, and 1 - h_i
+        is c A_ii - 1 / n.
         """
         last = slice(self._first, None)
         diagonal = chosen(squared_lengths)(factor[None, last, last])[0]
@@ -232,16 +235,16 @@ class RowRegression:
 
 
 class _DualFeatures(NamedTuple):
-    """What makes weights of a dual solution.
+    """What the weights of a dual solution are computed from.
 
-    A `Trial` holds these, and lets the products of rows go, which take more memory.
+    A `Trial` holds these and lets go of the products of rows, which take more memory.
 
     Attributes:
-        leaves: Leaf of each tree.
+        leaves: The leaf of each tree that each row falls into.
         leaf_factor: Square of what one-hot leaves are multiplied by.
         fixed: Fixed features, centred and scaled.
-        factor: What they were multiplied by.
-        mean: Their mean before.
+        factor: What the centred features were multiplied by.
+        mean: The mean of the fixed features before they were centred.
     """
 
     leaves: Int[Tensor, "n t"]
@@ -253,8 +256,8 @@ class _DualFeatures(NamedTuple):
 
     def solution(self, dual: Tensor, shares: Tensor, deviation: float) -> Solution:
         """The weights of the dual solution A R [n y]; see `RowRegression.solve`."""
-        # Its sum is zero but for rounding, which a small penalty magnifies: rows were centred when
-        # they were multiplied, and uncentred leaves would see the sum.
+        # The dual solution sums to zero up to rounding, which a small penalty magnifies. The rows
+        # were centred before they were multiplied, but the leaves here are not: they see the sum.
         dual = dual - dual.mean(0)
         of_leaves = self._by_leaf(dual) * self.leaf_factor
         of_fixed = (self.fixed.T @ dual) * self.factor.unsqueeze(1) * deviation**2
@@ -270,7 +273,7 @@ class _DualFeatures(NamedTuple):
             for tree in self.leaves.unbind(1):
                 sums.index_add_(0, tree, dual)
             return sums
-        # One class after the other: rows of several numbers are added one by one, each by a call.
+        # Class by class, since index_add_ makes a call for each row of several numbers.
         leaves = self.leaves.flatten()
         columns = [
             dual.new_zeros(self.num_leaves).index_add_(0, leaves, column)
@@ -283,10 +286,10 @@ class SumRegression:
     """A regression on any number of rows, from sums over them.
 
     Args:
-        sums: Over all rows to solve on.
-        kinds: The columns of each kind of fixed features; those that the sums do not have, the last
-            ones, get no weight.
-        rows: Those of the rows that are left out, each in its turn.
+        sums: Sums over all rows to solve on.
+        kinds: The columns of each kind of fixed features. Kinds that the sums lack, which are the
+            last ones, get no weight.
+        rows: The rows to leave out, one at a time; the sums include them.
 
     Attributes:
         leaves: The leaves of the rows that are left out.
@@ -319,7 +322,7 @@ class SumRegression:
         return Trial(left_out, lambda: solution)
 
     def _system(self, deviation: float) -> System:
-        """The equations, set up once for all penalties."""
+        """The equations with this deviation, set up once for all penalties."""
         if deviation not in self._systems:
             cut = self._num_leaves
             parts = [Part(slice(cut + k.start, cut + k.stop), deviation) for k in self._kinds]
@@ -328,11 +331,11 @@ class SumRegression:
 
 
 Regression = RowRegression | SumRegression
-"""On leaves and fixed features."""
+"""A regression on leaves and fixed features."""
 
 
 def _leaf_products(leaves: Int[Tensor, "n t"]) -> tuple[Float[Tensor, "n n"], float]:
-    """Products of centred one-hot leaves of any two rows, scaled to variance one; and the scale."""
+    """Products of centred one-hot leaves for all pairs of rows, at variance 1, and the scale."""
     products = chosen(shared_leaves)(leaves)
     mean = products.mean(0)
     products.sub_(mean).sub_(mean.unsqueeze(1)).add_(mean.mean())
@@ -341,7 +344,7 @@ def _leaf_products(leaves: Int[Tensor, "n t"]) -> tuple[Float[Tensor, "n n"], fl
 
 
 def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:
-    """Products of any two rows, from the diagonal on and somewhat before: factors need no more."""
+    """Products of all pairs of rows, on and above the diagonal; factoring needs no others."""
     products = rows.new_zeros(len(rows), len(rows))
     for first in range(0, len(rows), ROWS_OF_PRODUCTS):
         last = first + ROWS_OF_PRODUCTS
@@ -350,5 +353,5 @@ def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:
 
 
 def _reciprocal(variance: Tensor) -> float:
-    """Its reciprocal, or zero where nothing varies."""
+    """1 / variance, or 0 where nothing varies."""
     return 1 / float(variance) if float(variance) > SMALLEST_VARIANCE else 0.0

@@ -1,4 +1,4 @@
-"""Fits trees and regressions on the rows of one task: grows, solves and weighs them."""
+"""Fits one task: grows trees on its rows, solves regressions, and weighs what they predict."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -36,18 +36,18 @@ from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
 from tabicl_linear.types import Float, Int, Tensor
 
 DEVIATIONS_OF_FEW, DEVIATIONS = (1.0, 0.3), (0.3,)
-"""Standard deviations of each kind of fixed features, where that of the trees is one.
+"""Standard deviations of each kind of fixed features, where that of the leaves is one.
 
-Solutions with each count alike; two of them cost too much in contexts of more than `FEW_ROWS`."""
+Solutions with each of them are averaged; two take too long in contexts of more than `FEW_ROWS`."""
 MOST_PRODUCTS = 4000
-"""Rows that are solved from products of any two of them; more are solved from sums."""
+"""Maximum number of rows that are solved from products of all pairs; more are solved from sums."""
 
 
 class Boosted(NamedTuple):
-    """What predicts logits: the mean of boosting in all divisions.
+    """A predictor of logits: the mean of the boosted trees of all divisions.
 
     Attributes:
-        trees: Those of all divisions.
+        trees: The trees of all divisions.
         steps: What their leaves add to the logits.
         left_out: Logits of the sample, each row by trees that other rows have grown.
     """
@@ -62,9 +62,9 @@ class GrownDivision(NamedTuple):
 
     Attributes:
         grown: Its trees, on the device to compute on.
-        regression: On the rows that have not grown them.
-        columns: The same on the columns alone.
-        places: Places in the sample of the rows that it leaves out.
+        regression: The regression of rows that have not grown them, on leaves and fixed features.
+        columns: The regression of the same rows on the columns alone.
+        places: Places, in the sample, of the rows that it leaves out.
     """
 
     grown: GrownTrees
@@ -74,14 +74,17 @@ class GrownDivision(NamedTuple):
 
 
 class TreePredictor(NamedTuple):
-    """What predicts rows of one task: class shares, linear in leaves and fixed features.
+    """Predicts logits of one task's rows, from class shares linear in leaves and fixed features.
+
+    Leaves and columns also add to the logits directly.
 
     Attributes:
-        trees: All trees; None where rows are too few for any.
-        leaves: Weights of their leaves, float32.
+        trees: All trees; None if there are too few rows for any.
+        leaves: Weights of their leaves in the shares, float32.
         steps: What their leaves add to the logits, float32.
-        fixed: Weights of the fixed features of all rounds, float32.
-        class_map: What makes logits of predicted shares.
+        fixed: Weights of the fixed features of all rounds in the shares, float32.
+        offset: Added to the shares.
+        class_map: Linear map from predicted shares to logits.
         prior: Class shares of the context.
         columns: What standardised columns add to the logits, float32; None where they add nothing,
             as in states of version 0.2.0.
@@ -97,7 +100,10 @@ class TreePredictor(NamedTuple):
     columns: Float[Tensor, "m y"] | None = None
 
     def logits(self, z: Float[Tensor, "q m"], fixed: Float[Tensor, "q y"]) -> Float[Tensor, "q y"]:
-        """Logits, float64, of standardised rows, float32, and weighted sums of fixed features."""
+        """Logits, float64, from standardised rows, float32, and their sums of fixed features.
+
+        `fixed` are the fixed features of the rows, already summed with the weights `self.fixed`.
+        """
         shares = fixed + self.offset
         steps = torch.zeros_like(shares)
         if self.trees is not None:
@@ -111,20 +117,20 @@ class TreePredictor(NamedTuple):
 
 
 class FittedTask(NamedTuple):
-    """What predicts rows of one task; logits of the sample, by solutions that have not seen it."""
+    """The predictor of one task, and logits of the sample by solutions that have not seen it."""
 
     predictor: TreePredictor
     left_out: Float[Tensor, "s y"]
 
 
 class TaskSolutions(NamedTuple):
-    """What all divisions say of a task, to be weighed.
+    """Three predictors of one task, means over all divisions, that remain to be weighed.
 
     Attributes:
         linear: The mean of the regressions on leaves and fixed features.
-        boosted: What boosting says; None without trees.
-        columns: The mean of the regressions on the columns alone; None without trees. Where the
-            columns are no features it has no weights.
+        boosted: The mean of the boosted trees; None without trees.
+        columns: The mean of the regressions on the columns alone; None without trees. It has no
+            weights if the columns are not among the fixed features.
     """
 
     linear: Linear
@@ -133,9 +139,10 @@ class TaskSolutions(NamedTuple):
 
 
 def fit_rows(rounds: Sequence[TaskRows]) -> FittedTask:
-    """Divide the rows of a task, grow and solve; `rounds` have the fixed features of each round.
+    """Divide the rows of a task, grow trees and solve.
 
-    Where rows are few there is a single round, and no tree.
+    `rounds` holds the rows once for each round, with the fixed features of the round. If they are
+    too few for trees, there is a single round.
     """
     rows = rounds[0]
     num_rounds = scheme(len(rows)).rounds
@@ -144,9 +151,9 @@ def fit_rows(rounds: Sequence[TaskRows]) -> FittedTask:
 
 
 def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> FittedTask:
-    """Grow and solve the divisions in `parts`; no trees where there is none.
+    """Grow trees and solve for each division in `parts`; without divisions there are no trees.
 
-    `rows` are those of the task once for each division, with the fixed features of its round.
+    `rows` holds the rows of the task once for each division, with the fixed features of its round.
     """
     first, rounds = rows[0], rows[::HALVES]
     targets, is_short = first.one_hot(first.sample), len(first) <= FEW_ROWS
@@ -166,7 +173,7 @@ def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> Fitted
 
 
 def fitted_task(solved: TaskSolutions, targets: Tensor, counts: Tensor) -> FittedTask:
-    """What predicts, with logits of shares, of boosting and of columns weighed by the sample.
+    """The predictor of a task, with logits of shares, boosting and columns weighed on the sample.
 
     `targets` are the labels of the sample, one-hot [s y], and `counts` the rows of each class [y].
     """
@@ -201,7 +208,7 @@ def fitted_task(solved: TaskSolutions, targets: Tensor, counts: Tensor) -> Fitte
 
 
 def _with_columns(task: FittedTask, columns: Linear, targets: Tensor) -> FittedTask:
-    """The same with logits of regressions on the columns alone beside its own."""
+    """Add the logits of the regressions on the columns alone, weighed on the sample."""
     predictor, absent = task.predictor, task.predictor.prior == 0
     class_map = evidence.class_map(columns.left_out, targets, ~absent)
     logits = mapped(columns.left_out[None], class_map[None])[0].masked_fill(absent, ABSENT_LOGIT)
@@ -224,7 +231,7 @@ def _with_columns(task: FittedTask, columns: Linear, targets: Tensor) -> FittedT
 def _mean_fixed_alone(rounds: Sequence[TaskRows]) -> Linear:
     """The mean of the regressions on the fixed features of each round, solved on all rows.
 
-    The first round chooses the penalties of all: which suit depends on the rows, not on the draw.
+    The first round chooses the penalties for all: they depend on the rows, not on the draw.
     """
     first, penalties = rounds[0].fixed_regressions()
     solutions = [first, *(rows.fixed_regressions(penalties)[0] for rows in rounds[1:])]
@@ -235,9 +242,9 @@ def _mean_fixed_alone(rounds: Sequence[TaskRows]) -> Linear:
 def _grown_divisions(
     rows_of_parts: Sequence[TaskRows], parts: Sequence[Division]
 ) -> Iterator[GrownDivision]:
-    """The divisions with grown trees, one after the other, to leave rows of the sample out.
+    """The divisions with their trees, grown one after the other, and the rows that each leaves out.
 
-    Few rows are solved from their products, many from sums over them.
+    Few rows are solved from their products, and many from sums over them.
     """
     growths = scheme(len(rows_of_parts[0])).growths
     for number, (rows, part) in enumerate(zip(rows_of_parts, parts, strict=True)):
@@ -260,15 +267,15 @@ def _grown_divisions(
 
 
 def leaf_sums(rows: TaskRows, indices: IntArray, trees: Trees, num_fixed: int) -> LeafSums:
-    """Sums over some rows with so many fixed features, a chunk of rows at a time."""
+    """Sums over some rows with their first `num_fixed` fixed features, chunk by chunk."""
     chunks = (rows.leaf_rows(chunk, trees).first_fixed(num_fixed) for chunk in rows.chunks(indices))
     return LeafSums.of(chunks, trees.num_leaves)
 
 
 def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> GrownTrees:
-    """Trees that are grown on some rows with each seed, and steps of the mean of their logits.
+    """Grow trees on some rows, once with each seed; their steps add up to the mean of the logits.
 
-    They are on the device of the rows.
+    The trees are on the device of the rows.
     """
     z, labels = rows.standardised(growing), torch.from_numpy(rows.labels[growing])
     num_classes = rows.regressions.num_classes
@@ -279,14 +286,14 @@ def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> Grown
 def solve_divisions(
     divided: Iterable[GrownDivision], targets: Tensor, count: int, *, is_short: bool
 ) -> TaskSolutions:
-    """What the trees of all divisions predict, and the solutions with the best penalties.
+    """Solve all divisions with the best penalties, and average their predictors.
 
     Args:
-        divided: The divisions, in the order of their rounds; solved one after the other, as they
-            come, since their products take much memory.
+        divided: The divisions, in the order of their rounds. They are solved one after the other,
+            as they come, since their products take much memory.
         targets: Labels of the sample, one-hot [s y].
         count: How many divisions there are.
-        is_short: Whether rows are so few that more may be tried.
+        is_short: Whether there are so few rows that more deviations and penalties can be tried.
     """
     searches = [
         evidence.PenaltySearch(deviation, targets, count, narrow=not is_short)
@@ -303,7 +310,7 @@ def solve_divisions(
         for search in searches:
             search.add(division.regression, division.places)
         column_search.add(division.columns, division.places)
-        del division  # before the next one is grown and summed beside it
+        del division  # or it would stay in memory while the next one is grown and summed
     trees, steps = _mean_boosting(grown)
     of_searches, out_of_fold = zip(*(search.best() for search in searches), strict=True)
     left_out = torch.stack([each.mean() for each in out_of_fold]).mean(0)
@@ -319,9 +326,9 @@ def solve_divisions(
 def _joined(
     solutions: Sequence[Solution | Linear], left_out: Float[Tensor, "s y"], *, of_round: int
 ) -> Linear:
-    """The mean of all solutions, so many of each round, and the rounds side by side.
+    """The mean of all solutions, `of_round` of each round, as one predictor.
 
-    Each has leaves of its own, and the fixed features of its round.
+    Every solution has leaves of its own; solutions of the same round share its fixed features.
     """
     # Weights of fixed features: the mean over the solutions of each round, [r f y].
     fixed = torch.stack([solution.fixed for solution in solutions])
@@ -335,11 +342,11 @@ def _joined(
 
 
 def _mean_boosting(grown: Sequence[GrownTrees]) -> GrownTrees:
-    """All trees side by side, with the steps of the mean of their logits."""
+    """All trees side by side; their steps add up to the mean of their logits."""
     steps = torch.cat([each.steps for each in grown]) / len(grown)
     return GrownTrees(side_by_side([each.trees for each in grown]), steps)
 
 
 def _mean(solutions: Sequence[Solution]) -> Solution:
-    """The mean of solutions of one division."""
+    """The mean of solutions with the same leaves and features."""
     return Solution(*(torch.stack(parts).mean(0) for parts in zip(*solutions, strict=True)))

@@ -11,22 +11,23 @@ from tabicl_linear.kernels.tree_growth import leaves_of_rows
 from tabicl_linear.types import Float, Int, Tensor
 
 MANY_NUMBERS = 20
-"""Rows of more numbers are added to those of their leaf at once, fewer number by number."""
+"""Rows of more numbers are added to sums of leaves as a whole, shorter ones number by number."""
 
 
 class Trees(NamedTuple):
-    """Binary trees on the columns of a table, their nodes side by side.
+    """Binary trees on the columns of a table, with the nodes of all trees side by side.
 
-    A node asks whether a value of a row is at most its threshold. After a leaf comes the leaf
-    itself, so that all rows can take as many steps as the deepest tree has.
+    A node asks whether a row's value in some column is at most its threshold. The node after a leaf
+    is the leaf itself, so that all rows can take as many steps as the deepest tree has.
 
     Attributes:
         columns: Column that each node asks about.
-        thresholds: What it compares with: midway between two values that training rows have.
-        following: Nodes after the answers no and yes.
-        leaves: Number of each leaf, counted through all trees; without meaning for other nodes.
+        thresholds: What the value is compared with: midway between two values of training rows.
+        following: The next node after the answer no, and after yes.
+        leaves: Number of each leaf, counted through all trees; meaningless for other nodes.
         roots: First node of each tree.
         depth: Steps from a root to the furthest leaf.
+        num_leaves: Leaves of all trees.
     """
 
     columns: Int[Tensor, " q"]
@@ -38,13 +39,13 @@ class Trees(NamedTuple):
     num_leaves: int
 
     def of_rows(self, z: Float[Tensor, "n m"]) -> Int[Tensor, "n t"]:
-        """The leaf of each tree that standardised rows, float32, fall into."""
+        """The leaf of each tree that each row falls into; rows are standardised, float32."""
         nodes = self.columns, self.thresholds, self.following, self.leaves
         return chosen(leaves_of_rows)(z, *nodes, self.roots, depth=self.depth)
 
 
 def side_by_side(parts: Sequence[Trees]) -> Trees:
-    """Several as one: nodes and leaves of each are numbered after those of the ones before."""
+    """Several groups of trees as one; nodes and leaves are numbered on from group to group."""
     nodes = [0, *accumulate(len(part.columns) for part in parts)]
     leaves = [0, *accumulate(part.num_leaves for part in parts)]
     return Trees(

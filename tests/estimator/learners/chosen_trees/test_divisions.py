@@ -62,7 +62,7 @@ def test_the_scheme_follows_the_number_of_rows(rows, expected):
 def test_the_classifier_says_how_many_members_it_has():
     text = " ".join(str(TabICLLinearClassifier.__doc__).split())
     few, most = module.FEWEST_ROWS, module.ROWS_OF_TWO_MEMBERS
-    assert f"with trees two from {few} up to {most:,} rows" in text
+    assert f"With trees it takes two for {few} to {most:,} rows" in text
     default, paper = PRESETS["default"], PRESETS["paper"]
-    assert f"None takes {default.n_estimators}, or {paper.n_estimators} of" in text
-    assert f"None takes {default.softmax_temperature}, or {paper.softmax_temperature} of" in text
+    assert f"None takes {default.n_estimators}, or {paper.n_estimators} with" in text
+    assert f"None takes {default.softmax_temperature}, or {paper.softmax_temperature} with" in text
