@@ -118,8 +118,9 @@ class PenaltySearch:
         deviation: Deviation of each kind of fixed features.
         targets: Labels of the sample, one-hot [s y].
         num_solutions: How many divisions there will be.
-        penalties: Penalties to choose from, in ascending order.
-        narrow: Whether to go on with only two penalties after the first division.
+        penalties: Penalties to choose from.
+        narrow: Whether to try them in this order on the first division until one is worse than the
+            one before, and to go on with the best of them and a quarter of it.
     """
 
     def __init__(
@@ -127,8 +128,8 @@ class PenaltySearch:
         deviation: float,
         targets: Tensor,
         num_solutions: int,
+        penalties: Sequence[float],
         *,
-        penalties: Sequence[float] = PENALTIES,
         narrow: bool,
     ) -> None:
         self._deviation, self._targets, self._num_solutions = deviation, targets, num_solutions
@@ -151,7 +152,7 @@ class PenaltySearch:
 
     def _add_first_of_many(self, regression: Solvable, places: Tensor) -> None:
         """Solve the first division of a long context, and leave two penalties to try."""
-        for penalty in PENALTIES_OF_MANY:
+        for penalty in self._penalties:
             self._try(penalty, regression, places)
             if self._best() != penalty:
                 break

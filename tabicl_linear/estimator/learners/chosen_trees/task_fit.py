@@ -295,12 +295,13 @@ def solve_divisions(
         count: How many divisions there are.
         is_short: Whether there are so few rows that more deviations and penalties can be tried.
     """
+    penalties = evidence.PENALTIES if is_short else evidence.PENALTIES_OF_MANY
     searches = [
-        evidence.PenaltySearch(deviation, targets, count, narrow=not is_short)
+        evidence.PenaltySearch(deviation, targets, count, penalties, narrow=not is_short)
         for deviation in (DEVIATIONS_OF_FEW if is_short else DEVIATIONS)
     ]
     column_search = evidence.PenaltySearch(
-        1.0, targets, count, penalties=evidence.PENALTIES_OF_COLUMNS, narrow=False
+        1.0, targets, count, evidence.PENALTIES_OF_COLUMNS, narrow=False
     )
     grown, logits = list[GrownTrees](), evidence.OutOfFold.empty(targets)
     for division in divided:

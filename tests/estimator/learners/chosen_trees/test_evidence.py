@@ -62,7 +62,8 @@ def test_after_a_round_only_smaller_penalties_than_the_best_are_tried(narrow, er
             away = (torch.tensor(penalty).log() - torch.tensor(error).log()).abs()
             return Trial(R + away, lambda: penalty)
 
-    search, regression = PenaltySearch(1.0, R, 4, narrow=narrow), Distance()
+    penalties = evidence.PENALTIES_OF_MANY if narrow else evidence.PENALTIES
+    search, regression = PenaltySearch(1.0, R, 4, penalties, narrow=narrow), Distance()
     for _ in range(4):
         regression.tried.append(set())
         search.add(regression, torch.arange(len(R)))
