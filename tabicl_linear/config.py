@@ -182,7 +182,7 @@ class ConfigCLI(LightningCLI):
         """Parse the config, with the verb's own parser if there is a verb.
 
         The parser above it has no options of its own, and would parse those of the verb a second
-        time. It is used only to print a config, which the verb's parser cannot do.
+        time. It is used only to print a config.
         """
         prints = any(text.partition("=")[0] == "--print_config" for text in args)
         if prints or self._options_parser is parser:

@@ -85,13 +85,13 @@ class ThreadCount(Callback):
             self._choose()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Set the number of threads that there was before."""
+        """Restore the number of threads at the start."""
         torch.set_num_threads(self._most)
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        """Set the number of threads that there was before."""
+        """Restore the number of threads at the start."""
         torch.set_num_threads(self._most)
 
     def _choose(self) -> None:

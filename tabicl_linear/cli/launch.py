@@ -149,8 +149,8 @@ def completed(options: Mapping[str, Any]) -> dict[str, Any]:
 def limited(strategy: Any, minutes: float) -> Strategy:
     """The strategy with a time limit, in minutes, on communication between its processes.
 
-    Without a limit, processes wait for one that hangs or is suspended as long as PyTorch's own
-    default. One that is killed needs no limit: the others end too.
+    Without it, processes wait for one that hangs or is suspended for as long as PyTorch's default
+    limit. If a process is killed, the others end in any case.
 
     Raises:
         ConfigError: The limit is not above 0, or the strategy is not a ddp strategy.

@@ -12,8 +12,8 @@ CPU_ROWS, GPU_ROWS = 2048, 16384
 busy."""
 
 CPU_TOKENS, MIN_CPU_ROWS = 4096, 64
-"""On a CPU, if rows have several cells, the tokens of a task at a time, but at least this many rows
-(docs/performance_log.md, "Rows in the network at a time")."""
+"""On a CPU, most tokens of a task in the network at a time if rows have several cells, and the
+fewest rows even so (docs/performance_log.md, "Rows in the network at a time")."""
 
 
 class Limits(NamedTuple):

@@ -161,7 +161,7 @@ def _earlier(
 def gather(folder: Path, content: dict[str, Any], say: Callable[[str], None]) -> None:
     """Write `results.csv` from the files of all trials that the folder holds.
 
-    Damaged files, which only trials of other commands can still have, are reported and left out.
+    Damaged files, such as those of trials of other commands, are reported and left out.
     """
     results = []
     for path in sorted((folder / TRIALS).glob("*.json")):

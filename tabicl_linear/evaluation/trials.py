@@ -137,7 +137,7 @@ def _values(task: Task) -> dict[str, float]:
     )
     labels = table.y[queries]
     scores = score(as_distributions(trial.probabilities), labels, trial.classes)
-    # The log-loss needs the unrounded probabilities: rounding could make a small one zero.
+    # The log-loss is that of the probabilities before rounding to float32 (see `mean_log_loss`).
     scores = scores._replace(log_loss=mean_log_loss(trial.probabilities, labels, trial.classes))
     return scores._asdict() | {name: trial._asdict()[name] for name in TIMES}
 

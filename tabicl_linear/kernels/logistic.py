@@ -1,6 +1,6 @@
 """Logistic regressions with a few classes by Newton's method, in plain PyTorch.
 
-The penalty of each is the distance from the point where its search starts. All are in float64.
+Each is penalised for its distance from the point where its search starts. All are in float64.
 """
 
 from copy import copy

@@ -52,7 +52,7 @@ def cumulative_decay(
 def decay(g: Float[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
     """exp(g) in `dtype`, for sums of log decays or their differences in float64.
 
-    Differences need float64. `exp` comes after rounding, as there float64 would only take time.
+    Differences need float64. `exp` comes after rounding, since for it float64 would only cost time.
     """
     return g.to(dtype).exp()
 
@@ -138,9 +138,9 @@ def halved(
     """Decays with one gate per key channel, merged from blocks of one token up to whole chunks.
 
     Two neighbouring blocks are merged by one product of the second block's queries, decayed from
-    its start, with the first block's keys, decayed to its end. That takes C log C exponentials per
-    channel, where the decays of all pairs would take C^2. Log decays are only added and their sums
-    never subtracted, so float32 represents the decay between any two tokens.
+    its start, with the first block's keys, decayed to its end. That takes C log C exponentials and
+    products per channel, where the decays of all pairs would take C^2. Log decays are only added
+    and their sums never subtracted, so float32 represents the decay between any two tokens.
 
     Args:
         q: Queries.

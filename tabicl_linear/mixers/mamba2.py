@@ -23,8 +23,8 @@ class Mamba2(SequenceMixer):
 
     The state-space dual form: x are the values, B the keys and C the queries, where B and C are
     shared by all heads; dt = softplus(w x + b) is the write rate, and A < 0 one number per head. x,
-    B and C pass through a short convolution, unlike in our other models, and silu. The output is
-    gated by silu(z) before its norm. A block has no feed-forward layer.
+    B and C pass through a short convolution, which most other models do not have, and silu. The
+    output is gated by silu(z) before its norm. A block has no feed-forward layer.
 
     Args:
         dim: Width of a token.
