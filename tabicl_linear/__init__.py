@@ -1,6 +1,6 @@
 """Linear-time in-context learners for tables.
 
-Public names are resolved on first use, so that `import tabicl_linear` imports nothing heavy.
+Public names are imported on first use, so that `import tabicl_linear` is fast.
 """
 
 from importlib import import_module

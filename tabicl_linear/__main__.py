@@ -12,23 +12,23 @@ from tabicl_linear.cli.verbs import VERBS, main
 __all__ = ["VERBS", "main", "run"]
 
 UNWRITABLE = (errno.EBADF, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of writing; those of files bear their names, those of standard output none."""
+"""Errors of writing. On standard output, unlike on files, they have no file name."""
 
 
 OBJECTS = 10_000
-"""New objects after which Python looks for garbage. Its 700 cost a fifth of the time of imports."""
+"""New objects between garbage collections. Python's default, 700, adds a fifth to import times."""
 
 
 def run() -> NoReturn:
-    """Run the command line of this process, and end it."""
+    """Run the command line of this process, then end the process."""
     gc.set_threshold(OBJECTS)
     _open_streams()
     try:
         try:
             code = main()
         finally:
-            sys.stdout.flush()  # not at the end of the interpreter, which only complains
-    except BrokenPipeError:  # of a reader that has seen enough, such as `head`
+            sys.stdout.flush()  # at the end of the interpreter, an error would only be printed
+    except BrokenPipeError:  # the reader has seen enough, as `head` does
         os._exit(128 + signal.SIGPIPE)
     except OSError as error:
         if error.errno not in UNWRITABLE or error.filename is not None:
@@ -37,16 +37,16 @@ def run() -> NoReturn:
         sys.stderr.flush()
         os._exit(1)
     if sys.argv[1:2] == ["predict"]:
-        # Its files are closed. The interpreter would take torch apart first, for a second or two.
+        # All files are closed. A regular exit would first tear torch down, for a second or two.
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 
 
 def _open_streams() -> None:
-    """Open streams that are closed, so that no file takes their numbers; using them fails.
+    """Replace closed standard streams, so that no other file gets their descriptors.
 
-    Except for standard error, what is said on which is lost.
+    Using them still fails, except for standard error: what is written there is lost.
     """
     flags = {"stdin": os.O_WRONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
     for name, flag in flags.items():

@@ -1,3 +1,3 @@
-"""The version, in a file of its own, so that packaging reads it without importing anything."""
+"""The version, in a separate file, so that packaging can read it without importing anything."""
 
 __version__ = "0.2.0"

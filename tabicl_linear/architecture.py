@@ -1,4 +1,4 @@
-"""The shape of the network, and the modules that depend on nothing else."""
+"""The shape of the network, and the modules that it alone determines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,21 +32,21 @@ class Architecture:
     Attributes:
         dim: Width of a token.
         num_heads: Heads of every mixer.
-        depth: Layers.
+        depth: Number of layers.
         num_features: Maximum number of columns of a table; fewer are padded.
-        num_classes: Maximum number of classes of a table, which is the number of logits.
+        num_classes: Maximum number of classes of a table, and number of logits.
         hidden_dim: Width inside the feed-forward layer.
         decoder_dim: Width inside the head.
-        blocks: What stands around the mixer of every layer.
-        initial_states: What every layer starts from. learned: a learned state, the same for all
-            tasks and cells. woven: a learned state plus the final state of the layer below (state
-            weaving, section 4.2).
+        blocks: Norms and feed-forward layers around the mixers.
+        initial_states: The state that every layer starts from. zero: zero. learned: a learned
+            state, the same for all tasks and cells. woven: a learned state plus the final state of
+            the layer below (state weaving, section 4.2).
         codes: How values and labels become tokens.
-        mask_absent_classes: Give classes that the context does not have a probability of zero.
+        mask_absent_classes: Give classes that do not occur in the context a probability of zero.
         cells: One token per group of columns, with softmax attention across the groups (two axes,
             appendix D.9); one token per row if left out.
-        ridge_inputs: Give the network predictions of ridge regressions that are solved on the
-            context in closed form; none if left out.
+        ridge_inputs: Add predictions of ridge regressions, which are solved on the context in
+            closed form, to the inputs and logits; none if left out.
     """
 
     dim: int = 320
@@ -70,7 +70,7 @@ class Architecture:
         if self.num_classes < 2:
             raise ConfigError(f"architecture.num_classes={self.num_classes} must be at least 2.")
         check_choice("architecture.initial_states", self.initial_states, InitialStates)
-        # A file holds groups of options as mappings.
+        # In files, groups of options are mappings.
         groups = {"blocks": Blocks, "codes": CodeOptions, "cells": Cells}
         for name, kind in groups.items():
             if isinstance(getattr(self, name), Mapping):
@@ -99,13 +99,13 @@ class Architecture:
             nn.GELU(),
             nn.Linear(self.decoder_dim, self.num_classes),
         )
-        if self.ridge_inputs is not None:  # training starts from the closed form alone
+        if self.ridge_inputs is not None:  # so that training starts from the ridge regressions
             for parameter in head[-1].parameters():
                 nn.init.zeros_(parameter)
         return head
 
     def make_ridge_inputs(self) -> RidgeInputs | None:
-        """Ridge regressions as inputs, or None."""
+        """The ridge regressions; None without them."""
         if self.ridge_inputs is None:
             return None
         return RidgeInputs(
@@ -116,7 +116,7 @@ class Architecture:
         )
 
     def make_backbone(self, mixer: MixerFactory, readout: ReadoutFactory) -> Backbone:
-        """Blocks of one mixer and one readout each, and attention across cells between them."""
+        """The blocks, each with a mixer and a readout, and attention across cells between them."""
         return Backbone(
             [self._make_block(mixer, readout) for _ in range(self.depth)],
             self.make_norm() if self.blocks.final_norm else None,
@@ -138,7 +138,7 @@ class Architecture:
         )
 
     def make_cell_attention(self) -> list[CellAttention]:
-        """Attention across cells, first to last; none with one token per row."""
+        """The layers of attention across cells, first to last; empty with one token per row."""
         count = 0 if self.cells is None else -(-self.depth // self.cells.attention_every)
         return [CellAttention(self.dim, self.num_heads, self.make_norm()) for _ in range(count)]
 
@@ -149,7 +149,7 @@ class Architecture:
         return nn.LayerNorm(self.dim, eps=self.blocks.norm_eps, elementwise_affine=False)
 
     def make_feed_forward(self) -> nn.Module | None:
-        """The token-wise layer of a block."""
+        """The token-wise layer of a block; None if blocks have none."""
         if self.blocks.feed_forward == "none":
             return None
         layer = SwiGLU if self.blocks.feed_forward == "swiglu" else MLP

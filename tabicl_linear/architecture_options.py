@@ -1,4 +1,4 @@
-"""Groups of options of a network; none of them is a size."""
+"""Groups of options of a network, other than its sizes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -16,11 +16,12 @@ Options = TypeVar("Options")
 
 @dataclass(frozen=True)
 class Blocks:
-    """What stands around the mixer of every layer.
+    """Norms and feed-forward layers around the mixers.
 
     Attributes:
         feed_forward: Token-wise layer of a block: swiglu, gelu or none.
-        norm: pre_rms: RMSNorm before each sublayer. post_layer: LayerNorm without weights after.
+        norm: pre_rms: RMSNorm before each sublayer. post_layer: LayerNorm without weights after
+            each sublayer.
         norm_eps: Epsilon of the norms.
         final_norm: Whether a norm follows the last block.
     """
@@ -59,10 +60,10 @@ class Cells:
     """One token per group of columns, with softmax attention across the groups of a row.
 
     Attributes:
-        columns: Columns of a group if `offsets` is not given.
-        offsets: Groups that share columns: group i holds the columns i * stride + offset, counted
-            cyclically.
-        stride: See `offsets`.
+        columns: Number of columns of a group, without `offsets`.
+        offsets: For groups that share columns: group i holds the columns i * stride + offset,
+            counted cyclically, for each offset.
+        stride: Distance between the first columns of consecutive groups, with `offsets`.
         label_in_every_cell: Add psi_y to the token of every group.
         head_reads: label_cell: a separate token for the label. mean: the mean of the groups'
             tokens, without such a token.
@@ -106,20 +107,25 @@ class Cells:
 
 
 def check_choice(key: str, value: object, choices: Any) -> None:
-    """Refuse a value that a `Literal` does not have.
+    """Check that a value is one of a `Literal`.
+
+    Args:
+        key: Dotted name of the option, for the message.
+        value: The value.
+        choices: The `Literal`.
 
     Raises:
-        ConfigError: It has not.
+        ConfigError: The value is not one of the choices.
     """
     if value not in get_args(choices):
         raise ConfigError(f"{key}={value!r} must be one of {get_args(choices)}.")
 
 
 def group(name: str, kind: type[Options], values: Mapping[str, Any]) -> Options:
-    """A group of options from a mapping, such as a file holds.
+    """Make a group of options from a mapping, as in files.
 
     Raises:
-        ConfigError: An option that does not exist, or a value out of range.
+        ConfigError: An option does not exist, or a value is out of range.
     """
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     unknown = sorted(set(values) - set(names))

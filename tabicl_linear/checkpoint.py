@@ -26,10 +26,10 @@ from tabicl_linear.model import InContextModel
 from tabicl_linear.tensor_file import checksum, holds_tensors
 
 _OF_STATES = "tabicl_linear.state/"
-"""How the format of files that `save` of a classifier writes begins."""
+"""Prefix of the format of files written by a classifier's `save`."""
 _FORMAT = "tabicl_linear/2"
 _WITHOUT_CHECKSUM = "tabicl_linear/1"
-"""Format of exports without a checksum; they are read unchecked."""
+"""Format of earlier exports without a checksum, which are read unchecked."""
 _REMEDY = "name a .ckpt of a run folder or a .safetensors export"
 _PREFIX = "model."
 """Prefix of the `InContextModel`'s parameters in the LightningModule."""
@@ -70,13 +70,13 @@ def load_model(
     Raises:
         CheckpointError: The file is missing, corrupt or foreign, or its weights do not fit.
         ConfigError: An override does not exist, the backend cannot run here, or the file names
-            what it may name with `trust_code` alone.
+            classes that need `trust_code`.
     """
     check(backend)
     contents = _trusted(path, trust_code)
     recipe = recipes.override(contents.recipe, overrides)
-    # Built in full, since a file may not hold all of a module: fixed decays and rotary tables are
-    # computed by its constructor.
+    # Built with weights rather than on the meta device, since a file need not hold everything:
+    # constructors compute fixed decays and rotary tables, for example.
     with torch.device("cpu"), _generators_kept():
         model = recipes.build(recipe, backend=backend, trust_code=trust_code)
         built_in = next(model.parameters()).dtype
@@ -88,7 +88,7 @@ def load_model(
                 f"{' with these overrides' if overrides else ''}: {one_line(error)}"
             ) from error
         dtype = next(model.parameters()).dtype
-        if dtype != built_in:  # buffers that the file does not hold had the dtype of the weights
+        if dtype != built_in:  # also convert buffers that the file does not hold
             model.to(dtype)
     model.provenance = contents.provenance
     return model.eval()
@@ -108,7 +108,7 @@ def read(path: str | Path) -> Contents:
 
 
 def _trusted(path: str | Path, trust_code: bool) -> Contents:
-    """What `read` gives, if the file names no more than it may; the error has its path."""
+    """Read a file; `ConfigError` with its path if it names classes that need `trust_code`."""
     contents = read(path)
     try:
         if not trust_code:
@@ -133,15 +133,15 @@ def export(
         output: The file to write.
         overrides: Changes to the recipe, as in `load_model`, to store in the file, such as
             "model.architecture.ridge_inputs.num_trees=24".
-        dtype: Of the weights in the file, such as torch.float16 for half the size; theirs if None.
-            `load_model` gives a model of this dtype.
-        trust_code: Also hand on classes outside tabicl_linear that the checkpoint names.
+        dtype: Dtype of the weights in the file, such as torch.float16 for half the size; None for
+            that of the checkpoint. `load_model` returns a model of this dtype.
+        trust_code: Accept a checkpoint that names classes outside tabicl_linear.
 
     Raises:
         CheckpointError: The checkpoint cannot be read, its weights do not fit the recipe with the
             overrides, or the output cannot be written.
-        ConfigError: An override does not exist, or the checkpoint names what it may name with
-            `trust_code` alone.
+        ConfigError: An override does not exist, or the checkpoint names classes that need
+            `trust_code`.
     """
     output = Path(output)
     if output.suffix != ".safetensors":
@@ -152,7 +152,7 @@ def export(
         raise CheckpointError(f"The export {output} is a folder; give a file name in it.")
     contents = _trusted(checkpoint, trust_code)
     if overrides:
-        load_model(checkpoint, overrides, trust_code=trust_code)  # refuses what does not fit
+        load_model(checkpoint, overrides, trust_code=trust_code)  # raises if they do not fit
         contents = contents._replace(recipe=recipes.override(contents.recipe, overrides))
     metadata = {
         "format": _FORMAT,
@@ -173,7 +173,7 @@ def export(
 
 
 def identity(model: InContextModel) -> str:
-    """SHA-256 of everything on which a model's answers depend, on whatever device it is.
+    """SHA-256 of everything that a model's predictions depend on, apart from its device.
 
     That is its weights and buffers, and the classes and settings of its parts.
     """
@@ -184,7 +184,7 @@ def identity(model: InContextModel) -> str:
 
 
 def _settings(part: nn.Module) -> str:
-    """The class of a module and those of its public attributes that are numbers or texts."""
+    """The class of a module, with its public attributes that are numbers or strings."""
     simple = {
         name: value
         for name, value in vars(part).items()
@@ -196,7 +196,7 @@ def _settings(part: nn.Module) -> str:
 
 @contextmanager
 def _generators_kept() -> Iterator[None]:
-    """Restore the states of the global generators of PyTorch, NumPy and Python at the end."""
+    """Restore the global random generators of PyTorch, NumPy and Python after the block."""
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         with torch.random.fork_rng(devices=[]):

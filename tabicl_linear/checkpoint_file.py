@@ -11,7 +11,7 @@ from tabicl_linear.errors import CheckpointError
 from tabicl_linear.files import written_whole
 
 FOLDER = 0x10
-"""Attribute bit that marks an entry of an archive as a folder."""
+"""Attribute bit that marks an entry of a ZIP archive as a folder."""
 
 
 def save_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:
@@ -24,7 +24,7 @@ def save_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:
         try:
             torch.save(checkpoint, file)
         except RuntimeError as error:
-            # PyTorch's writer hides the file's error, such as a full disk, behind its own.
+            # PyTorch's writer raises an error of its own in place of the file's (a full disk).
             hidden = error.__context__
             raise hidden if isinstance(hidden, OSError) else error from None
         file.flush()
@@ -34,7 +34,7 @@ def save_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:
 def load_checkpoint(path: Path, remedy: str) -> dict[str, Any]:
     """Read a file of `torch.save`, without running code from it, and check its checksums.
 
-    `torch.load` ignores the checksums of the archive: most files with one flipped bit load, with
+    `torch.load` ignores the archive's checksums, and most files with a flipped bit would load with
     wrong weights.
 
     Args:
@@ -64,6 +64,6 @@ def load_checkpoint(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def _posing_as_folder(archive: zipfile.ZipFile) -> str | None:
-    """The first file that is marked as a folder, for which PyTorch silently reads nothing."""
+    """The first file in an archive that is marked as a folder: PyTorch would read it as empty."""
     names = (i.filename for i in archive.infolist() if i.external_attr & FOLDER and i.file_size)
     return next(names, None)

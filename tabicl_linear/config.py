@@ -1,6 +1,6 @@
-"""Configs: one tree with the sections `model`, `data` and `trainer` describes everything.
+"""Configs: one tree, with the sections `model`, `data` and `trainer`, describes everything.
 
-Its defaults are the paper's shared protocol, so that a file contains only what differs.
+Its defaults are the paper's shared protocol, so that a file needs only what differs from it.
 """
 
 import json
@@ -47,11 +47,11 @@ TRAINER_DEFAULTS: dict[str, Any] = {
     "max_epochs": -1,
     "accumulate_grad_batches": 2,
     "gradient_clip_val": 1.0,
-    # In batches. There are no epochs, since the stream has no end.
+    # Validation counts batches: the stream is endless and has no epochs.
     "val_check_interval": 8000,
     "check_val_every_n_epoch": None,
     "num_sanity_val_steps": 0,
-    # Streams and evaluation sets are divided among processes by the data module.
+    # The data module divides streams and evaluation sets among processes.
     "use_distributed_sampler": False,
     "default_root_dir": "runs",
 }
@@ -59,39 +59,39 @@ TRAINER_DEFAULTS: dict[str, Any] = {
 PROBES: dict[str, type[Probing]] = {
     probing.name: probing for probing in (WriteRates, StateNorms, CosineDrift, LengthProbe)
 }
-"""Sections of the config that look at the model while it trains; `every_n_steps: 0` removes one."""
+"""Callbacks that look at the model in training, by config section; `every_n_steps: 0` is off."""
 
 AT_LEAST_ONE = ("max_steps", "accumulate_grad_batches")
-"""Options of the trainer that cannot be 0 or less."""
+"""Options of the trainer that must be at least 1."""
 NOT_ZERO = {
     "max_epochs": "give -1 for as many as max_steps needs",
     "limit_train_batches": "give a number of batches, or leave it out",
     "val_check_interval": "give a number of batches; limit_val_batches=0 turns validation off",
     "check_val_every_n_epoch": "give null: validation counts batches, not epochs",
 }
-"""Options of the trainer that cannot be 0, and the remedies."""
+"""Options of the trainer that cannot be 0, with the remedies for messages."""
 LINKS = {
     "model.architecture.num_features": "data.shapes.max_features",
     "model.architecture.num_classes": "data.shapes.max_classes",
     "data.seed": "seed_everything",
 }
-"""Options that follow another one."""
+"""Options that take the value of another option."""
 IN_BATCHES = ("limit_train_batches", "overfit_batches")
-"""Options of the trainer that cannot be a share: of what has no end there is none."""
+"""Options of the trainer that must be numbers of batches: an endless stream has no shares."""
 LIMITS = tuple(f"trainer.limit_{stage}_batches" for stage in ("train", "val", "test"))
-"""Numbers of batches, or shares of all."""
+"""Options that are numbers of batches, or shares of all."""
 
 
 _PARSERS: dict[type, LightningArgumentParser] = {}
-"""Those without verbs, by the class of their reader."""
+"""Parsers without verbs, by the class of CLI that made them."""
 
 
 class ConfigCLI(LightningCLI):
     """Reads a config and builds module and data; a subclass in `tabicl_linear.cli` trains.
 
     Args:
-        args: Options, after a verb if one is to run.
-        run: Whether the first argument is a verb to run.
+        args: Options; with `run`, the verb and its options.
+        run: Whether to run a verb.
     """
 
     def __init__(self, args: list[str], *, run: bool = False) -> None:
@@ -102,7 +102,7 @@ class ConfigCLI(LightningCLI):
             trainer_defaults=TRAINER_DEFAULTS,
             seed_everything_default=0,
             parser_class=OneLineParser,
-            # Not every reader of the command line would know an option by a part of its name.
+            # Our own code that reads options (such as --ckpt_path) does not know abbreviations.
             parser_kwargs={"allow_abbrev": False},
             args=args,
             run=run,
@@ -110,9 +110,9 @@ class ConfigCLI(LightningCLI):
         )
 
     def setup_parser(self, add_subcommands: bool, *options: Any) -> None:
-        """Make the parser; without verbs once in a process, since reading does not change it.
+        """Make the parser. One without verbs is made once in a process, as parsing leaves it as is.
 
-        Whoever builds many models spent half of the time on it.
+        Making it took half the time of building a model.
         """
         if add_subcommands:
             super().setup_parser(add_subcommands, *options)
@@ -125,8 +125,8 @@ class ConfigCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add sections for the callbacks, the defaults, and the linked arguments."""
-        self._options_parser = parser  # that of the verb, if there is one
-        # Help lists only subclasses that have been imported.
+        self._options_parser = parser  # the verb's parser, if there is a verb
+        # Help lists only subclasses in modules that have been imported.
         for package in (mixers, strategies):
             for module in pkgutil.iter_modules(package.__path__):
                 import_module(f"{package.__name__}.{module.name}")
@@ -151,7 +151,7 @@ class ConfigCLI(LightningCLI):
         )
         for action in parser._actions:
             if action.dest in LIMITS:
-                # In Lightning's order, float | int, one batch would become 1.0, which is all.
+                # With Lightning's float | int, 1 (one batch) would be parsed as 1.0 (all batches).
                 vars(action)["_typehint"] = int | float | None
         parser.set_defaults(MODEL_DEFAULTS)
         for target, source in LINKS.items():
@@ -172,17 +172,17 @@ class ConfigCLI(LightningCLI):
                 f"--config {undecodable(args)}: not UTF-8 ({error.reason} at byte {error.start}); "
                 "save it as UTF-8. To resume, give a checkpoint as --ckpt_path."
             ) from error
-        except SyntaxError as error:  # of a module with a class that the config names
+        except SyntaxError as error:  # in the module of a class that the config names
             raise ConfigError(
                 f"{error.filename}, line {error.lineno}: {error.msg}; mend the file, Python cannot "
                 "read it."
             ) from error
 
     def _parsed(self, parser: LightningArgumentParser, args: Any) -> Namespace:
-        """The config; that of a verb as the verb's own parser reads it.
+        """Parse the config, with the verb's own parser if there is a verb.
 
-        The parser above it has no options, and would read those of the verb a second time; but it
-        is the one that prints a config.
+        The parser above it has no options of its own, and would parse those of the verb a second
+        time. It is used only to print a config.
         """
         prints = any(text.partition("=")[0] == "--print_config" for text in args)
         if prints or self._options_parser is parser:
@@ -194,9 +194,9 @@ class ConfigCLI(LightningCLI):
         """Do nothing: the checkpoint's config was parsed first, so that options override it."""
 
     def _dump_config(self) -> None:
-        """Write the config down as plain data, once; the module keeps its part as `hparams`.
+        """Convert the config to plain data, once; the module stores its part as `hparams`.
 
-        As JSON, which is quicker to write and to read than Lightning's YAML.
+        This goes through JSON, which is faster than Lightning's YAML.
         """
         if "config_dump" not in vars(self):
             dump = self.parser.dump(
@@ -204,21 +204,21 @@ class ConfigCLI(LightningCLI):
                 format="json",
                 skip_none=False,
                 skip_link_targets=False,
-                skip_validation=True,  # what was parsed is valid
+                skip_validation=True,  # parsing has validated it
             )
             whole = json.loads(dump)
             self.config_dump = whole if self.subcommand is None else whole[self.subcommand]
 
     def _set_seed(self) -> None:
         if self.subcommand is None:
-            # `build_task` guards the global generator; the seed makes the parameters reproducible.
+            # Makes the parameters reproducible; `_build` restores the global generator.
             torch.default_generator.manual_seed(self.config["seed_everything"])
         else:
             seed = self.config[self.subcommand]["seed_everything"]
             seed_everything(seed, workers=True, verbose=False)
 
     def before_instantiate_classes(self) -> None:
-        """Refuse invalid options before anything is built."""
+        """Raise `ConfigError` for invalid options, before anything is built."""
         check_trainer(self._get(self.config, "trainer"))
 
     def instantiate_classes(self) -> None:
@@ -234,7 +234,7 @@ class ConfigCLI(LightningCLI):
 def build_task(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> InContextTask:
     """The task that `tabicl-linear fit --config ...` would train, with its initial parameters.
 
-    These are determined by `seed_everything` (0 by default); the global generators do not change.
+    The parameters depend on `seed_everything` (0 by default); global generators are unchanged.
 
     Args:
         yaml_paths: Config files, later ones overriding earlier ones; none gives the defaults.
@@ -252,7 +252,7 @@ def build_data(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> PriorD
 
 
 def build_callbacks(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> dict[str, Probing]:
-    """The callbacks of a config that look at the model, by section, those that are off included."""
+    """The callbacks of a config that look at the model, by section; also those that are off."""
     sections = _build(yaml_paths, overrides).config_init
     return {name: sections[name] for name in PROBES}
 
@@ -269,10 +269,11 @@ def _build(yaml_paths: Sequence[str | Path], overrides: Sequence[str]) -> Config
 
 
 def check_trainer(options: Mapping[str, Any]) -> None:
-    """Refuse options with which nothing would be trained or said, or an endless stream forbids.
+    """Check the trainer's options.
 
     Raises:
-        ConfigError: An option is refused; the message gives it, its value and the remedy.
+        ConfigError: With an option, nothing would be trained or reported, or it does not make
+            sense for an endless stream. The message names the option, its value and the remedy.
     """
     for key in AT_LEAST_ONE:
         if options[key] < 1:
@@ -284,7 +285,7 @@ def check_trainer(options: Mapping[str, Any]) -> None:
             "`tabicl-linear bench train`."
         )
     clip = options["gradient_clip_val"]
-    if clip is not None and clip < 0:  # Lightning would not clip, and not say so
+    if clip is not None and clip < 0:  # Lightning would silently not clip
         raise ConfigError(f"trainer.gradient_clip_val={clip}: give a norm above 0, or null.")
     for key, remedy in NOT_ZERO.items():
         if options[key] is not None and options[key] == 0:

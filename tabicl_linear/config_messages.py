@@ -1,4 +1,4 @@
-"""Usage errors in one line: key, value and remedy."""
+"""Turns errors of the config parser into one line with key, value and remedy."""
 
 import difflib
 import errno
@@ -22,17 +22,17 @@ from tabicl_linear.overlays import contains_itself, expanded, loaded
 BAD_INPUT = (ValueError, TypeError, KeyError, ImportError, OSError, MisconfigurationException)
 """Errors that libraries raise for invalid options, files and folders."""
 OBJECTIONS = (*BAD_INPUT, RuntimeError)
-"""The same for Lightning, whose own code raises RuntimeError for some of them."""
+"""The same for Lightning, which also raises RuntimeError for some invalid options."""
 
 DUMPER = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
-"""The quick one, which the wheels of PyYAML have."""
+"""PyYAML's fast dumper, where it was built with libyaml, as its wheels are."""
 
 FULL = {
     errno.ENOSPC: "make room, or name a folder on another disk",
     errno.EDQUOT: "make room, or name a folder on another disk",
     errno.EFBIG: "raise the limit of file sizes",
 }
-"""Errors of writing to an open file, which do not name it, and the remedies."""
+"""Errors of writing to an open file, which do not name the file, with the remedies."""
 
 HELP = (
     "`tabicl-linear fit --help-all` lists all keys, "
@@ -42,21 +42,21 @@ HELP = (
 MODULES = "install it, or name the folder of its file in PYTHONPATH"
 
 PACKAGES = ("tabicl_linear.", "torch.", "lightning.", "jsonargparse.")
-"""Beginnings of modules that are not a user's own."""
+"""Prefixes of modules that are not the user's own."""
 
 ABOUT_TYPES = (
     "Expected |Does not validate|Not a valid subclass|Unexpected import path|invalid literal|"
     "a class path|a dict with"
 )
-"""Beginnings of jsonargparse's lines that only say that a value has another type."""
+"""Pattern of the lines in which jsonargparse only says that a value has another type."""
 
 
 class OneLineParser(LightningArgumentParser):
     """Raises a one-line `ConfigError` where jsonargparse would print its usage and exit.
 
     Attributes:
-        described: The class whose arguments the parser reads, of a parser for one `class_path`.
-        arguments: Their names, of such a parser.
+        described: The class whose arguments the parser reads, if it is for one `class_path`.
+        arguments: Names of the arguments of that class.
     """
 
     described: type | None = None
@@ -69,11 +69,11 @@ class OneLineParser(LightningArgumentParser):
     def add_class_arguments(
         self, class_type: type, nested_key: str | None = None, *args: Any, **kwargs: Any
     ) -> list[str]:
-        """Add options whose values are never taken from a file of that name.
+        """Add the options of a class, with two changes to what jsonargparse does.
 
-        jsonargparse would read any value from a file: one called `ddp` or `auto` in the current
-        folder would replace the option. To an argument that has neither a type nor a default it
-        would give None if the config does not name it; here it is required as others are.
+        Values are never read from files: jsonargparse would take a file called `ddp` or `auto` in
+        the current folder for the content of an option. And an argument without type and default
+        is required: jsonargparse would set it to None if the config does not name it.
         """
         kwargs["sub_configs"] = False
         added: list[str] = super().add_class_arguments(class_type, nested_key, *args, **kwargs)
@@ -85,20 +85,21 @@ class OneLineParser(LightningArgumentParser):
         return added
 
     def parse_string(self, content: str, path: str = "", *args: Any, **kwargs: Any) -> Namespace:
-        """Parse a config; that of a file includes its overlays."""
+        """Parse a config; if it is a file, with its overlays."""
         if path:  # jsonargparse works in the folder of the file here
             tree = expanded(Path(path).resolve())
             self._check_sections(tree, f"--config {path}")
             content = yaml.dump(tree, Dumper=DUMPER)
         else:
-            with suppress(yaml.YAMLError):  # which the parser tells
+            with suppress(yaml.YAMLError):  # the parser below reports it
                 self._check_sections(loaded(content), "--config")
         return super().parse_string(content, path, *args, **kwargs)
 
     def _check_sections(self, tree: Any, where: str) -> None:
-        """Refuse sections that are none: jsonargparse takes all of its options at their defaults.
+        """Raise `ConfigError` for sections that are empty or no mapping.
 
-        As where every line of a section is commented out. Text is the name of another file.
+        A section is empty if all its lines are commented out, for example; jsonargparse would
+        silently use the defaults of all its options. Text is allowed: it names another file.
         """
         typed = {action.dest for action in self._actions if "_typehint" in vars(action)}
         dests = [action.dest.split(".") for action in self._actions]
@@ -114,11 +115,11 @@ class OneLineParser(LightningArgumentParser):
                 )
 
     def instantiate(self, namespace: Namespace, *args: Any, **kwargs: Any) -> Namespace:
-        """Build the objects.
+        """Build the objects; some errors of their classes become `ConfigError`s.
 
-        Objections of a class in a union of types become `ConfigError`s, and so does a class that
-        cannot be called as its kind is, lacks an abstract method, does not call its base as that
-        has to be called, or says by a `ValueError` of its own that it cannot be made so.
+        These are errors of a class in a union of types; of a class that cannot be called like
+        others of its kind, lacks an abstract method, or calls its base wrongly; and a `ValueError`
+        that the constructor of a user's own class raises.
         """
         try:
             return super().instantiate(namespace, *args, **kwargs)
@@ -127,7 +128,7 @@ class OneLineParser(LightningArgumentParser):
                 raise ConfigError(objection) from error
             raise
         except (TypeError, AttributeError) as error:
-            if (objection := constructor_reason(error)) is None:  # of a constructor's own code
+            if (objection := constructor_reason(error)) is None:  # a bug in a constructor's code
                 raise
             raise ConfigError(objection) from error
 
@@ -139,7 +140,7 @@ def rewritten(message: str, parser: ArgumentParser) -> str:
         return f"{where}Python finds no module {lost[2]!r}; {MODULES}."
     if objection := union_reason(message):
         return objection
-    # jsonargparse tries a class path as a file first; that it is not a file is no information.
+    # jsonargparse first tries a class path as a file; that it is not a file says nothing.
     lines = [line.strip(" -") for line in message.splitlines() if "Expected a path but" not in line]
     text = " ".join(line for line in lines if line)
     text = re.sub(r'^(Parser key "config": )+', "", text)
@@ -153,7 +154,7 @@ def rewritten(message: str, parser: ArgumentParser) -> str:
 def union_reason(message: str) -> str | None:
     """What is wrong with a value that fits none of several types.
 
-    This is the first objection that does not concern its type. None for other messages.
+    It is the first objection that does not concern the value's type; None for other messages.
     """
     text = " ".join(message.split())
     match = re.match(r'(?:Parser key "(.*?)": )?.*?Does not validate against any of .*', text)
@@ -164,7 +165,7 @@ def union_reason(message: str) -> str | None:
 
 
 def constructor_reason(error: TypeError | AttributeError) -> str | None:
-    """What is wrong with how a class is made, or calls its base; None for errors of other kinds."""
+    """What is wrong with how a class is made or calls its base; None for other errors."""
     if raised_by(error, "jsonargparse"):
         return (
             f"{error}; docs/architecture.md says what a class of its kind is made from and has "
@@ -172,7 +173,7 @@ def constructor_reason(error: TypeError | AttributeError) -> str | None:
         )
     frames = walk_tb(error.__traceback__)
     called = [(frame, line) for frame, line in frames if frame.f_code.co_name == "__init__"]
-    # In the words of Python and of torch.nn.Module.
+    # Messages of Python and of torch.nn.Module about wrong calls of a constructor contain this.
     if not called or "__init__() " not in f"{error} ":
         return None
     frame, line = called[-1]
@@ -185,9 +186,9 @@ def constructor_reason(error: TypeError | AttributeError) -> str | None:
 
 
 def refusal(error: ValueError) -> str | None:
-    """The error that the constructor of a user's own class raises itself, as a line with a remedy.
+    """A line with a remedy for an error that a constructor of a user's own class raises itself.
 
-    None for an error of what it calls: its traceback says more.
+    None for an error in code that the constructor calls, whose traceback says more.
     """
     frames = list(walk_tb(error.__traceback__))
     modules = {f.f_globals["__name__"] for f, _ in frames if f.f_code.co_name == "__init__"}
@@ -209,14 +210,14 @@ def reason(error: OSError) -> str:
 
 
 def raised_by(error: BaseException, *packages: str) -> bool:
-    """Whether a module of one of the packages raised the error itself, not code that it called."""
+    """Whether one of the packages raised the error itself, rather than code that it called."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     module = str(frames[-1].f_globals.get("__name__", "")) if frames else ""
     return module.startswith(tuple(f"{package}." for package in packages))
 
 
 def names_itself(option: str) -> bool:
-    """Whether an option, or its value, is YAML that contains itself, on which the parser hangs."""
+    """Whether an option or its value is YAML that contains itself: the parser would hang on it."""
     for text in (option, option.partition("=")[2]) if "&" in option and "*" in option else ():
         with suppress(yaml.YAMLError):
             if contains_itself(yaml.safe_load(text)):
@@ -225,7 +226,7 @@ def names_itself(option: str) -> bool:
 
 
 def undecodable(arguments: Sequence[str]) -> str | None:
-    """The first file that a command line names and that is not UTF-8."""
+    """The first file on a command line that is not UTF-8; None if there is none."""
     for argument in arguments:
         path = Path(argument.rpartition("=")[2])
         try:
@@ -233,7 +234,7 @@ def undecodable(arguments: Sequence[str]) -> str | None:
                 path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             return str(path)
-        except (OSError, ValueError):  # text of a config, which may be too long for a path
+        except (OSError, ValueError):  # not a path, but the text of a config, which may be long
             continue
     return None
 
@@ -263,7 +264,7 @@ def _unknown(option: str, parser: ArgumentParser) -> str:
     if place == "model.architecture" and name in former_options.REMEDIES:
         return former_options.remedy(name)
     names = [name.lstrip("-") for name in parser._option_string_actions]
-    # Who misspells a class path does not ask for help.
+    # A misspelt class path is not meant as a request for help.
     names = [name for name in names if not name.endswith(".help")]
     close = difflib.get_close_matches(key, names, n=1)
     hint = f"did you mean {close[0]}?" if close and ".init_args." not in key else f"{HELP}."
@@ -283,7 +284,7 @@ def _example(key: str, parser: ArgumentParser) -> str:
 
 def _no_class(match: re.Match[str], parser: ArgumentParser) -> str:
     key, value = match.groups()
-    # What jsonargparse makes of `--model.mixer.class_path VALUE`.
+    # jsonargparse shows `--model.mixer.class_path VALUE` as a Namespace.
     value = re.sub(r"Namespace\(class_path='(.*?)'.*", r"\1", value)
     return f"{key}={value}: no such class; give a class path, {_example(key, parser)}."
 
@@ -301,7 +302,7 @@ def _wrong_value(match: re.Match[str], parser: ArgumentParser) -> str:
 
 REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
     (r"the following arguments are required: (.*)", lambda m, p: _missing(m[1], p)),
-    # What a class's own parser has said, in one line already.
+    # Messages of a class's own parser, which are one line already.
     (
         r'Parser key "(.*?)": '
         r"(\S+ (?:cannot be made without|has no argument) .*|\w+=.*: expected .*)",
@@ -332,7 +333,7 @@ REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
     ),
     (r'Parser key "(.*?)": .*Subtypes: \[(.*)\] Errors: .*Given value: (.*)', _wrong_value),
     (r'Parser key "(.*?)": Expected an? (.*?)\.? Got value: (.*)', _wrong_value),
-    # What a module says while it is imported.
+    # Errors that a module raises while it is imported.
     (r'Parser key "(.*?)": (.*)', lambda m, p: f"{m[1]}: {m[2]}"),
 ]
 """Patterns of jsonargparse's messages and their replacements; the first match is used."""

@@ -2,7 +2,7 @@
 
 
 def in_words(seconds: float) -> str:
-    """A duration in its largest unit that fits, such as "2 min"."""
+    """A duration in seconds, minutes or hours, such as "2 min"."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 90 * 60:

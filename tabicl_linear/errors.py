@@ -1,10 +1,10 @@
-"""Errors that users see. All are `ValueError`s and say what is wrong, the value, and the remedy."""
+"""Errors for users. All are `ValueError`s, and name what is wrong, the value and the remedy."""
 
 from pathlib import Path
 
 
 def one_line(message: object) -> str:
-    """A message of another library, or the text of a value, without breaks of lines."""
+    """A message of another library, or the text of a value, without line breaks."""
     return " ".join(str(message).split())
 
 
@@ -17,7 +17,7 @@ class UnsupportedReadout(ConfigError):
 
 
 class CheckpointError(ValueError):
-    """A checkpoint or export that is corrupt, foreign, or does not fit the options given."""
+    """A checkpoint or export that is corrupt, foreign, or does not fit the options."""
 
 
 class DataError(ValueError):
@@ -29,10 +29,10 @@ class NotInModel(DataError):
 
 
 class DamagedFile(DataError):
-    """A file of results is not what was written.
+    """A file of results has changed since it was written.
 
     Args:
-        path: Of the file.
+        path: The file.
         reason: What is wrong with it, such as "its digest is another".
         remedy: What to do, such as "delete it".
     """

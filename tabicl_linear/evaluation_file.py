@@ -1,4 +1,4 @@
-"""What a folder of results holds: `evaluation.json`, checked when it is read, and `results.csv`."""
+"""The files in a folder of results: `evaluation.json`, checked when read, and `results.csv`."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from tabicl_linear.files import DIGEST, digest_of
 
 NAME = "evaluation.json"
 KEYS = {"benchmark": str, "protocol": dict, "ensemble": str, "models": dict, "datasets": list}
-"""What it must have to be compared with."""
+"""Keys that the file must have, with their types."""
 REMEDY = (
     "delete it and repeat every command of `tabicl-linear evaluate` that scored into this folder; "
     "nothing is scored twice"
@@ -19,18 +19,18 @@ COLUMNS = [
     *("model", "benchmark", "dataset", "openml_id", "fold"),
     *("metric", "value", "seconds", "error"),
 ]
-"""Of `results.csv` in the same folder."""
+"""Columns of `results.csv` in the same folder."""
 HIGHEST = {"roc_auc": 1.0, "accuracy": 1.0, "ece": 1.0}
-"""Of the metrics that have one; no metric and no time is below 0."""
+"""Largest value of the metrics that have one; no metric and no time is below 0."""
 ROUNDING = 1e-9
-"""By which a mean of ones may be above 1."""
+"""By how much rounding may lift a mean of ones above 1."""
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """What a folder says that it holds; empty if there is nothing.
+    """Read a folder's `evaluation.json`; empty if there is none.
 
     Raises:
-        DataError: It is none, or a part of it is something else.
+        DataError: The file cannot be read, is damaged, or is not of an evaluation.
     """
     path = folder / NAME
     try:
@@ -39,7 +39,7 @@ def read(folder: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read ({error}); name another folder.") from error
-    # That of earlier versions has no digest.
+    # Earlier versions wrote no digest.
     if isinstance(content, dict) and content.get(DIGEST, "") not in ("", digest_of(content)):
         raise DamagedFile(path, "its digest is another", REMEDY)
     lacking = [key for key in KEYS if not isinstance(content, dict) or key not in content]
@@ -68,12 +68,12 @@ def value_range(name: str) -> str:
 
 
 def is_count(value: Any) -> bool:
-    """Whether it is a whole number of 0 or more."""
+    """Whether a value is a whole number of at least 0."""
     return type(value) is int and value >= 0
 
 
 def _is_table(table: Any) -> bool:
-    """Whether an entry describes a table; one that could not be had has no sizes."""
+    """Whether an entry describes a table; the sizes of one that could not be read are None."""
     if not isinstance(table, dict) or set(table) != {"name", "openml_id", "checksum", *SIZES}:
         return False
     return (

@@ -1,4 +1,4 @@
-"""Atomic writes: a file is either complete or does not exist. Digests of what it holds."""
+"""Atomic writes, after which a file is either complete or does not exist; digests of contents."""
 
 import errno
 import hashlib
@@ -18,31 +18,31 @@ from typing import Any
 from tabicl_linear.errors import DamagedFile, DataError
 
 PARTIAL = ".partial"
-"""Suffix of a file that is being written. Files left behind by a kill may be deleted."""
+"""Suffix of files that are being written. Those that a killed process leaves may be deleted."""
 UNKNOWN = 0
-"""Time at which a process started where the system does not say it."""
+"""Start time of a process if the system does not tell it."""
 
 DIGEST = "digest"
 """Key of the digest of the other keys, in files of plain data."""
 
 
 def digest_of(content: Mapping[str, Any]) -> str:
-    """SHA-256 of plain data, whatever the order of its keys; a digest in it does not count."""
+    """SHA-256 of plain data, independent of the order of keys and of a digest in the data."""
     rest = {key: value for key, value in content.items() if key != DIGEST}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
-    """Write plain data with its digest as JSON, whole or not at all."""
+    """Write plain data with its digest as JSON, atomically."""
     with written_whole(path) as partial:
         partial.write_text(json.dumps({**content, DIGEST: digest_of(content)}, indent=1) + "\n")
 
 
 def read_sealed(path: Path, remedy: str) -> dict[str, Any] | None:
-    """What `write_sealed` was given; None where there is no file.
+    """Read data that `write_sealed` wrote, without the digest; None if there is no file.
 
     Raises:
-        DamagedFile: It is not what was written. The message ends with the remedy.
+        DamagedFile: The file has changed since it was written. The message ends with `remedy`.
     """
     try:
         content = json.loads(path.read_text())
@@ -59,14 +59,14 @@ def read_sealed(path: Path, remedy: str) -> dict[str, Any] | None:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A name in the folder of `path` to write to; renamed to `path` at the end, removed on errors.
+    """Yield a temporary name next to `path` to write to.
 
-    Where `path` is a link it stays one, and the file that it names is written. The temporary folder
-    is not used, since it may be on another, smaller disk. What killed writers of the same file have
-    left is removed.
+    At the end the file is renamed to `path`; on errors it is removed. If `path` is a link, the file
+    that it points to is replaced. The system's temporary folder is not used, since it may be on
+    another, smaller disk. Files that killed writers of `path` have left are removed.
 
     Raises:
-        OSError: There is no place for it, or another thing than a file.
+        OSError: The file cannot be written, or something that is not a file is in its place.
     """
     path = path.resolve() if path.is_symlink() else path
     check_replaceable(path)
@@ -78,28 +78,28 @@ def written_whole(path: Path) -> Iterator[Path]:
     except BaseException as error:
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, str(partial)):
-            error.filename = str(path)  # the name that the user knows, for the message
+            error.filename = str(path)  # for the message: the name that the user knows
         raise
 
 
 def try_writing(path: Path) -> None:
-    """Write a byte beside `path` and remove it: before long work, and not after it.
+    """Write a byte next to `path` and remove it, to find out before long work if that fails.
 
     Raises:
-        OSError: There is no place for it: no right to write, no room, no such folder.
+        OSError: There is no right to write, no room or no such folder.
     """
     partial = partial_name(path)
     try:
         partial.write_bytes(b"0")
-    finally:  # also where a signal ends the command here
+    finally:  # also if a signal ends the command here
         partial.unlink(missing_ok=True)
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuse a folder, and a device, pipe or socket, whose place a file could take (/dev/null's).
+    """Check that `path` is a file or does not exist, since a rename would replace even /dev/null.
 
     Raises:
-        OSError: It is one.
+        OSError: It is a folder, device, pipe or socket.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "It is a folder", str(path))
@@ -109,13 +109,14 @@ def check_replaceable(path: Path) -> None:
 
 @contextmanager
 def folder_written_whole(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` to write into; renamed to it at the end, removed on errors.
+    """Yield a temporary folder next to `folder` to write into.
 
-    An empty folder of its name is replaced; where `folder` is a link it stays one. What killed
-    writers have left is removed.
+    At the end it is renamed to `folder`; on errors it is removed. An empty folder of that name is
+    replaced. If `folder` is a link, the folder that it points to is replaced. What killed writers
+    have left is removed.
 
     Raises:
-        OSError: There is no place for it.
+        OSError: The folder cannot be made, or another one is in its place.
     """
     folder = folder.resolve() if folder.is_symlink() else folder
     _sweep_dead(folder.absolute())
@@ -123,22 +124,22 @@ def folder_written_whole(folder: Path) -> Iterator[Path]:
     partial.mkdir()
     try:
         yield partial
-        sweep(partial)  # what killed processes left that wrote into it
+        sweep(partial)  # partial files of killed processes that wrote into it
         if folder.exists():
             folder.rmdir()
         partial.rename(folder)
     except BaseException:
-        with suppress(OSError):  # others that still write into it know it by its former name
+        with suppress(OSError):  # so that other processes cannot go on writing into it
             partial = partial.rename(partial_name(folder.absolute()))
         shutil.rmtree(partial, ignore_errors=True)
         raise
 
 
 def partial_name(path: Path) -> Path:
-    """Where what becomes `path` is written: a name that nobody else has, and another each time.
+    """A unique temporary name for a file that will become `path`, another one at every call.
 
-    It holds the host, as the disk may be that of several, the process, when it started, as numbers
-    of processes are given again, and random digits, as a process may have several writers.
+    It contains the host, as several may share the disk; the process id and its start time, as ids
+    are reused; and random digits, as a process may have several writers.
     """
     process = os.getpid()
     writer = f"{_host()}-{process}-{_started(process)}-{secrets.token_hex(4)}"
@@ -146,19 +147,20 @@ def partial_name(path: Path) -> Path:
 
 
 def is_partial_of(path: Path, name: str) -> bool:
-    """Whether a file of this name is what some process has written of `path`."""
+    """Whether a file name is that of a partial file of `path`, by any process."""
     return _writer_of(path).fullmatch(name) is not None
 
 
 def _writer_of(path: Path) -> re.Pattern[str]:
-    writer = r"([0-9a-f]{8})-(\d{1,10})-(\d+)(?:-[0-9a-f]{8})?"  # without: of earlier versions
+    # Earlier versions wrote no random digits at the end.
+    writer = r"([0-9a-f]{8})-(\d{1,10})-(\d+)(?:-[0-9a-f]{8})?"
     return re.compile(re.escape(f".{path.name}.") + writer + re.escape(PARTIAL))
 
 
 def _sweep_dead(path: Path) -> None:
     """Delete the partial files of `path` whose writers ran on this host and have ended."""
     pattern = _writer_of(path)
-    with suppress(OSError):  # without the folder, or the right to read it, writing will say so
+    with suppress(OSError):  # if the folder cannot be read, the write itself reports an error
         for name in os.listdir(path.parent):
             writer = pattern.fullmatch(name)
             if writer and writer[1] == _host() and _has_ended(int(writer[2]), int(writer[3])):
@@ -167,28 +169,28 @@ def _sweep_dead(path: Path) -> None:
 
 
 def _host() -> str:
-    """Eight digits of this host."""
+    """Eight hexadecimal digits that identify this host."""
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 
 def _has_ended(process: int, started: int) -> bool:
-    """Whether there is no such process, or one that started at another time."""
+    """Whether the process does not exist, or has another start time and so is another one."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return True
-    except PermissionError:  # of another user
+    except PermissionError:  # a process of another user
         pass
     return _started(process) not in (UNKNOWN, started)
 
 
 def _started(process: int) -> int:
-    """When a process started, in ticks since the machine did, where the system says it."""
+    """Start time of a process in clock ticks since boot; `UNKNOWN` if the system does not tell."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return UNKNOWN
-    return int(stat.rpartition(")")[2].split()[19])  # field 22; the second may hold anything
+    return int(stat.rpartition(")")[2].split()[19])  # field 22; field 2, a name, may hold anything
 
 
 def sweep(folder: Path) -> None:
@@ -198,14 +200,14 @@ def sweep(folder: Path) -> None:
 
 
 def temporary_folder() -> Path:
-    """The folder of temporary files, which takes some: that of TMPDIR, or the system's.
+    """The folder for temporary files (TMPDIR, or the system's), after a test that it is writable.
 
     Raises:
-        DataError: It cannot be written, or there is none.
+        DataError: There is none, or it cannot be written to.
     """
     try:
         folder = Path(tempfile.gettempdir())
-    except OSError as error:  # which lists the folders that were tried
+    except OSError as error:  # its message lists the folders that were tried
         raise _no_temporary("", error) from error
     try:
         try_writing(folder / "file")
@@ -215,7 +217,7 @@ def temporary_folder() -> Path:
 
 
 def temporary_file(folder: Path | None = None) -> BufferedRandom:
-    """A file without a name in a folder, or in that of temporary files; closed, it is gone.
+    """An unnamed file in a folder, or in that for temporary files; closing it deletes it.
 
     Raises:
         DataError: The folder cannot be written.

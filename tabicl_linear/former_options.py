@@ -1,4 +1,4 @@
-"""Options of a network by the names that they had in files up to version 0.1, all of them flat."""
+"""Translates the option names of a network in files up to version 0.1, where all were flat."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ MOVED = {
     "label_code": ("codes", "labels"),
     "value_code": ("codes", "values"),
 }
-"""Former name -> group and name."""
+"""Former name -> present group and name."""
 OF_CELLS = {
     "features_per_group": "columns",
     "group_offsets": "offsets",
@@ -24,7 +24,7 @@ OF_CELLS = {
     "head_reads": "head_reads",
     "cell_attention_every": "attention_every",
 }
-"""Former name -> name in `cells`, which is there where `two_axis` was true."""
+"""Former name -> name in `cells`, a group that exists if `two_axis` was true."""
 REMEDIES = {
     "two_axis": "cells: {} for true, cells: null for false",
     "weave_states": "initial_states: woven",
@@ -32,22 +32,21 @@ REMEDIES = {
     **{name: f"{group}.{option}" for name, (group, option) in MOVED.items()},
     **{name: f"cells.{option}" for name, option in OF_CELLS.items()},
 }
-"""What replaces each former name."""
+"""What to write in place of each former name."""
 
 
 def remedy(name: str) -> str:
-    """Says what replaces a former name."""
+    """A message that says what to write in place of a former name."""
     return f"model.architecture.{name} has another name now: write {REMEDIES[name]}."
 
 
 def current(architecture: Mapping[str, Any]) -> dict[str, Any]:
-    """The section `model.architecture` of a config or recipe, whole or in part, by present names.
+    """Translate the section `model.architecture` of a config or recipe to present names.
 
-    One that has no former names is returned as it is. In a part, the options of cells say something
-    only together with `two_axis`.
+    The section may be partial. Options of cells are meaningful only together with `two_axis`.
 
     Raises:
-        ConfigError: Options of cells, but not whether there are any.
+        ConfigError: There are options of cells, but not `two_axis`.
     """
     former = {name: value for name, value in architecture.items() if name in REMEDIES}
     options = {name: value for name, value in architecture.items() if name not in REMEDIES}
@@ -67,7 +66,7 @@ def current(architecture: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config tree, whole or in part, whose network is described by present names."""
+    """Translate a config tree, which may be partial, to present names of network options."""
     model = config.get("model")
     if not isinstance(model, Mapping) or not isinstance(model.get("architecture"), Mapping):
         return dict(config)
@@ -75,9 +74,9 @@ def current_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def description(architecture: Architecture) -> str:
-    """One line that is the same for the same network as it was under former names.
+    """A line that describes a network by former names, and so has not changed between versions.
 
-    Files of fitted states know by it to which model they belong.
+    Files of fitted states identify their model by it.
     """
     cells = Cells() if architecture.cells is None else architecture.cells
     options: dict[str, Any] = {

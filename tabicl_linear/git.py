@@ -8,8 +8,8 @@ def git_commit(folder: Path, *, digits: int = 40) -> str | None:
     """The commit of the checkout that a package belongs to; None outside a checkout.
 
     Args:
-        folder: The package.
-        digits: Number of digits of the commit; `-dirty` is appended if files have changed.
+        folder: Folder of the package.
+        digits: Number of digits of the commit; `-dirty` is appended if tracked files have changed.
     """
     try:
         _git(folder, "ls-files", "--error-unmatch", "__init__.py")
@@ -21,7 +21,7 @@ def git_commit(folder: Path, *, digits: int = 40) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    # Without locks, which a process that is killed leaves behind, and the next commit is refused.
+    # Without locks: one that a killed process leaves behind would block the user's next commit.
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     return result.stdout.strip()

@@ -11,7 +11,7 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
 class InContextLearner(Protocol):
-    """Fits a context into a state and predicts queries from the state."""
+    """Reads a context into a state, and predicts queries from the state."""
 
     def fit(
         self,
@@ -20,19 +20,19 @@ class InContextLearner(Protocol):
         *,
         categorical: Bool[Tensor, "b m"] | None = None,
     ) -> Any:
-        """Read labelled rows."""
+        """Read labelled rows, and return the state."""
 
     def predict(self, state: Any, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""
 
 
 class BlockState(NamedTuple):
-    """Fitted blocks of a context.
+    """The fitted blocks of a context.
 
     Attributes:
-        states: One state for each block length, its blocks side by side in the batch.
-        num_blocks: Blocks of each state.
-        labels: Their labels, where they decide which blocks have a class.
+        states: One state for each block length, with the blocks of that length in its batch.
+        num_blocks: Number of blocks of each state, per task.
+        labels: Labels of these blocks, which tell the classes of each block.
     """
 
     states: tuple[Any, ...]
@@ -42,17 +42,17 @@ class BlockState(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockEnsemble:
-    """Cuts a context into disjoint blocks and averages their logits (section 4.1, "3K").
+    """Splits a context into disjoint blocks and averages their logits (section 4.1, "3K").
 
-    Rows are assigned to blocks at random, keep their order within a block, and block lengths differ
+    Rows are assigned to blocks at random and keep their order within a block; block lengths differ
     by at most one. Blocks of equal length are fitted as one batch. A context that fits into one
-    block is not divided.
+    block is not split.
 
     Attributes:
         learner: The learner that reads each block.
         max_rows: Maximum number of rows of a block (3,000 in the paper).
-        abstain: Let blocks that lack a class say nothing about it: for learners that exclude such
-            classes, of which one block would decide for all.
+        abstain: Ignore the logits of a class from blocks that lack it. This is for learners that
+            give absent classes zero probability: one such block would decide for all.
     """
 
     learner: InContextLearner
@@ -87,10 +87,11 @@ class BlockEnsemble:
         return BlockState(tuple(states), tuple(counts), tuple(labels))
 
     def predict(self, state: BlockState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
-        """Mean logits over all blocks; with `abstain` over those that have the class.
+        """Mean logits over all blocks; with `abstain`, over the blocks that have the class.
 
-        The class is as many times too frequent in these as there are blocks for each of them, which
-        is taken back. Classes that no block has keep their mean.
+        A class is more frequent in the blocks that have it than in all of them, by the ratio of the
+        two numbers of blocks; the mean is corrected for that. Classes that no block has get the
+        mean over all blocks.
         """
         blocks = sum(state.num_blocks)
         total, evidence, having = (torch.zeros((), device=x.device) for _ in range(3))

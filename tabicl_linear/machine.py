@@ -1,4 +1,4 @@
-"""Describes the machine on which something is measured, and tells the memory of a call."""
+"""Describes the machine of a measurement, and measures the memory of a call."""
 
 import ctypes
 import datetime
@@ -18,7 +18,7 @@ from tabicl_linear.git import git_commit
 
 
 def describe(device: torch.device) -> dict[str, Any]:
-    """The machine, the software, the load and the date, as plain data."""
+    """Hardware, software versions, load and date, as plain data."""
     gpu = None
     if device.type == "cuda":
         card = torch.cuda.get_device_properties(device)
@@ -41,7 +41,7 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 
 def sentence(machine: dict[str, Any]) -> str:
-    """The same in one line."""
+    """The result of `describe` in one line."""
     gpu = f"; {machine['gpu']}" if machine["gpu"] else ""
     threads = "1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
     load = " ".join(f"{load:.1f}" for load in machine["load_average"])
@@ -53,7 +53,7 @@ def sentence(machine: dict[str, Any]) -> str:
 
 
 def processor() -> str:
-    """The processor's name, with its matrix instructions."""
+    """The processor's name, with those of its instruction sets that matter for speed."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     fields = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
@@ -64,20 +64,20 @@ def processor() -> str:
 
 
 def emulates_bfloat16() -> bool:
-    """Whether the processor is known to have no instructions for bfloat16 (x86 on Linux)."""
+    """Whether the processor certainly has no instructions for bfloat16 (x86 on Linux)."""
     name = processor()
     return "avx2" in name and "bf16" not in name
 
 
 def peak_bytes(call: Callable[[], object], device: torch.device) -> int | None:
-    """Bytes that a call needs at its peak beyond what was held before it; None if unknown.
+    """Peak bytes that a call needs beyond what was in use before it; None if unknown.
 
-    On CUDA the maximum that the caching allocator hands out. On a CPU the maximum resident memory:
-    free memory of the C allocator is returned to the system first, then the kernel's high-water
-    mark is reset (Linux only, None elsewhere). Both include libraries' work space; what libraries
-    keep between calls counts only in the first call, so call it once before.
+    On CUDA this is the maximum that the caching allocator hands out. On a CPU it is the maximum
+    resident memory (on Linux; None elsewhere): free memory of the C allocator is returned to the
+    system first, then the kernel's high-water mark is reset. Both include the libraries' work
+    space. What libraries keep between calls counts only in the first call, so call it once before.
     """
-    gc.collect(1)  # garbage of calls is young; a full collection takes longer than many calls
+    gc.collect(1)  # only young garbage: a full collection takes longer than many calls
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)

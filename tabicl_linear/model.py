@@ -24,12 +24,12 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
 class InContextState(NamedTuple):
-    """A fitted context: everything that predictions need.
+    """A fitted context: everything that a prediction needs besides the model.
 
     Attributes:
         layers: State of every layer.
-        statistics: Column statistics, which standardise rows, and the mean label.
-        classes: Which classes the context has; None if the model does not mask the others.
+        statistics: Column statistics, by which rows are standardised, and the mean label.
+        classes: Which classes occur in the context; None if the model does not mask the others.
         ridge: State of the ridge regressions; None for a model without them.
     """
 
@@ -40,10 +40,10 @@ class InContextState(NamedTuple):
 
 
 class InContextModel(PlacedModule):
-    """Classifies rows of a table given labelled rows, without training on it.
+    """Classifies rows of a table from labelled rows of it, without training on the table.
 
-    `predict(fit(context), queries)` is the only way through the network, in training too: a token
-    is either written (context) or only read (query). The module holds no state but parameters.
+    `predict(fit(context), queries)` is the only way through the network, also in training: a token
+    is either written (context) or only reads (query). The module has no state besides parameters.
 
     Args:
         backbone: Blocks that write and read tokens.
@@ -51,8 +51,8 @@ class InContextModel(PlacedModule):
         architecture: Shape of the network.
 
     Attributes:
-        provenance: Where the weights come from (git commit, prior, trained range of rows, steps),
-            as their file says; empty for fresh weights.
+        provenance: Origin of the weights (git commit, prior, trained range of rows, steps), from
+            their file; empty for new weights.
     """
 
     def __init__(self, backbone: Backbone, strategy: Strategy, architecture: Architecture) -> None:
@@ -74,7 +74,7 @@ class InContextModel(PlacedModule):
         architecture: Architecture,
         backend: Backend = "auto",
     ) -> "InContextModel":
-        """Assemble a model, one mixer and one readout per layer.
+        """Assemble a model, with a mixer and a readout for each layer.
 
         Raises:
             ConfigError: The parts do not fit together.
@@ -103,7 +103,7 @@ class InContextModel(PlacedModule):
 
     @property
     def longest_context(self) -> int | None:
-        """Rows of the longest context of its training; None where its file does not say."""
+        """Rows of the longest context in training; None if the model's file does not say."""
         rows = self.provenance.get("trained_rows")
         return None if rows is None else int(rows[1])
 
@@ -130,25 +130,27 @@ class InContextModel(PlacedModule):
     ) -> InContextState:
         """Write labelled rows and return the state.
 
-        A causal model needs memory for one chunk of rows, others also for one hidden token a row
-        (two if bidirectional; docs/architecture.md, "Long contexts"). Gradients keep everything.
+        A causal model needs memory for one chunk of rows, others also for one hidden token per row
+        (two if bidirectional; docs/architecture.md, "Long contexts"). With gradients, everything
+        stays in memory.
 
         Args:
             x: Features; NaN and infinities count as missing. Any floating dtype: rows are
                 standardised in float64, then converted to the dtype of the weights.
             y: Class indices from 0.
             categorical: Which columns hold category codes; none if left out.
-            state: Fitted state to extend by these rows, with its statistics: the result is that of
-                fitting all rows at once with the statistics (and trees) of the first.
-            statistics: Means, spreads and categories of columns, from `statistics`. Without them
-                they are those of these rows; give them where these rows are a part of a context.
+            state: Fitted state to extend by these rows. The result is that of fitting all rows at
+                once with the statistics (and trees) of the first rows.
+            statistics: Column statistics, from the method `statistics`; those of these rows if left
+                out. Pass them if these rows are only a part of a context.
             rows_per_chunk: Maximum number of rows of each task in the network at a time; never more
                 than `inputs.chunk_rows`. The result does not depend on it, up to rounding.
-            spill: Folder for a temporary file that holds the hidden tokens of models that are not
-                causal, instead of memory. Only without gradients.
+            spill: Folder for a temporary file that holds the hidden tokens, instead of memory, if
+                the model is not causal. Only without gradients.
 
         Raises:
-            DataError: The model cannot take the rows, labels or state, or the file has no room.
+            DataError: The model cannot take the rows, labels or state, or the temporary file cannot
+                be written.
             ConfigError: `rows_per_chunk` is less than one.
             UnsupportedReadout: `state` is given, but a layer reads tokens written later.
         """
@@ -186,7 +188,7 @@ class InContextModel(PlacedModule):
         layers: tuple[LayerState, ...] | None,
         ridge: RidgeContext | None,
     ) -> tuple[tuple[LayerState, ...], RidgeContext | None]:
-        """Write every chunk of rows before tokens of the next are made.
+        """Write chunk after chunk, so that only one chunk's tokens are in memory.
 
         Returns:
             The state of every layer and the ridge context after the last chunk.
@@ -218,7 +220,7 @@ class InContextModel(PlacedModule):
         self._check_state(state)
         inputs.check_queries(x, state.statistics.fill.shape, self.device)
         size = inputs.chunk_rows(self.device, rows_per_chunk, self.embedding.num_cells(x.shape[2]))
-        # Chunks of equal length, since matrix products of very few rows use other kernels.
+        # Chunks of nearly equal length: a last chunk of few rows would use other kernels.
         pieces = x.tensor_split(max(1, -(-x.shape[1] // size)), dim=1)
         with self.computing():
             return torch.cat([self._predict(state, piece) for piece in pieces], dim=1)
@@ -245,7 +247,7 @@ class InContextModel(PlacedModule):
 
         Args:
             batch: Tasks to train on.
-            initial: States to start the context from, instead of learned ones or zero.
+            initial: States to start from; if None, the learned ones, or zero.
 
         Raises:
             DataError: The batch has no query row, or no context row.
@@ -263,7 +265,7 @@ class InContextModel(PlacedModule):
             if self.strategy.target == "multi":
                 outputs, layers = self.backbone.fit(written, initial, num_cells=num_cells)
             else:
-                # What only the last layer makes of written tokens is read by nobody.
+                # The last layer's outputs for written tokens are not used, so not computed.
                 layers = self.backbone.write(written, initial, num_cells=num_cells)
                 outputs = self.backbone.predict(queries, layers, num_cells=num_cells)
         hidden = self.strategy.predictions(outputs, num_context=num_context)
@@ -288,7 +290,10 @@ class InContextModel(PlacedModule):
         *,
         rows_per_chunk: int | None = None,
     ) -> ContextStatistics:
-        """What `fit` standardises rows by, which it can also be given. Arguments as there."""
+        """The statistics by which `fit` standardises rows, which takes them as an argument, too.
+
+        Arguments as in `fit`.
+        """
         self.embedding.check(x.shape[2])
         num_features = self.architecture.num_features if self.embedding.scales_rows else None
         return context_statistics(
@@ -296,11 +301,11 @@ class InContextModel(PlacedModule):
         )
 
     def tables(self, statistics: ContextStatistics) -> Tables:
-        """What makes tokens of rows and labels under such statistics."""
+        """The object that makes tokens from rows and labels with these statistics."""
         return Tables(self.embedding, self.strategy, self.ridge, statistics)
 
     def _classes(self, y: Tensor, before: InContextState | None = None) -> Tensor | None:
-        """Classes among the labels and in a state; None if absent ones are not masked."""
+        """Classes among the labels or in an earlier state; None if absent ones are not masked."""
         if not self.architecture.mask_absent_classes:
             return None
         earlier = None if before is None else before.classes
@@ -318,8 +323,8 @@ class InContextModel(PlacedModule):
         Args:
             hidden: The tokens.
             num_columns: Columns of the tables.
-            classes: Which classes a context has, where a state says so.
-            ridge_predictions: What ridge regressions say about the rows; None without them.
+            classes: Which classes occur in the context; None to mask none.
+            ridge_predictions: Predictions of the ridge regressions for the rows; None without them.
         """
         logits: Tensor = self.head(self.embedding.outputs(hidden, num_columns))
         if self.ridge is not None and ridge_predictions is not None:
@@ -327,7 +332,7 @@ class InContextModel(PlacedModule):
         return logits if classes is None else without_absent(logits, classes)
 
     def _check_state(self, state: InContextState) -> None:
-        """Refuse the state of another model, since kernels do not check shapes."""
+        """Raise `DataError` for the state of another model, since kernels do not check shapes."""
         if (
             not isinstance(state, InContextState)
             or (state.classes is None) == self.architecture.mask_absent_classes

@@ -1,6 +1,6 @@
-"""HTML pages from templates of one layout (`templates/`), which need no network, and plain tables.
+"""HTML pages from templates (`templates/`), which need no network, and plain Markdown tables.
 
-Tables of the benchmark report, with marks and letters, are those of `report/layout.py`.
+Tables of the benchmark report, with marks and letters, are in `report/layout.py`.
 """
 
 import math
@@ -11,11 +11,11 @@ import jinja2
 
 
 def render(name: str, **values: Any) -> str:
-    """What a template makes of values, whose text is escaped.
+    """Render a template; text in the values is escaped.
 
     Args:
-        name: Of the template, without its suffixes.
-        **values: Everything that the template names.
+        name: Name of the template, without suffixes.
+        **values: All variables of the template.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tabicl_linear", "templates"),
@@ -26,20 +26,20 @@ def render(name: str, **values: Any) -> str:
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of markdown, without a line end behind it.
+    """A Markdown table, without a newline at the end.
 
     Args:
         header: Headings of the columns.
-        rows: Texts of the cells.
+        rows: Texts of the cells, row by row.
     """
     first, *others = (f"| {' | '.join(row)} |" for row in (header, *rows))
     return "\n".join([first, "|" + "---|" * len(header), *others])
 
 
 def plus_minus(half_width: float) -> str:
-    """Half an interval behind its mean; nothing for that of a single case, which is not a number.
+    """Text for half the width of an interval, to follow its mean, such as " ± 0.0123".
 
     Args:
-        half_width: To be shown with four digits after the point.
+        half_width: Half the width; NaN, as for a single value, gives an empty text.
     """
     return "" if math.isnan(half_width) else f" ± {half_width:.4f}"

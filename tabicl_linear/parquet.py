@@ -1,8 +1,8 @@
-"""Parquet files that the project writes and reads back: whole, sealed, and checked when read.
+"""Parquet files that the project writes and reads back: written atomically, checked when read.
 
-A file carries a digest of all its bytes in its own metadata, so that no changed bit is ever parsed.
-Any other reader of Parquet takes such a file as it is; its pages have checksums for readers that
-check those. Tables that people bring (`estimator/rows/table_file.py`) are not read here.
+The metadata of a file hold a digest of all its bytes, so a damaged file is never parsed. For other
+readers it is an ordinary Parquet file, whose pages have checksums. Users' own tables are read by
+`estimator/rows/table_file.py`, not here.
 """
 
 import hashlib
@@ -18,14 +18,14 @@ from tabicl_linear.errors import DamagedFile
 from tabicl_linear.files import written_whole
 
 Kind = Literal["whole", "number", "flag", "text"]
-"""Of a column: whole numbers, numbers (NaN where there is none), truth values, texts."""
+"""Content of a column: whole numbers, floats (NaN if missing), booleans, or text."""
 
 KEY = "tabicl_linear.digest"
-"""Of the digest in the metadata of a file."""
+"""Key of the digest in the metadata of a file."""
 SEAL = b"tabicl_linear:sha256:"
-"""What stands before the 64 digits."""
+"""Prefix of the 64 digits of the digest."""
 OPEN = b"0" * (2 * hashlib.sha256().digest_size)
-"""The digits while the digest is taken."""
+"""The digits in place of the digest while it is computed."""
 
 DELETE = "delete it and repeat the command that makes it"
 
@@ -37,16 +37,16 @@ def write_table(
     *,
     metadata: Mapping[str | bytes, str | bytes] | None = None,
 ) -> None:
-    """Write a table with its digest, whole or not at all. The index is left out.
+    """Write a table with its digest, atomically. The index is left out.
 
     Args:
-        path: Of the file, which is replaced.
+        path: The file, which is replaced if it exists.
         frame: The table.
-        columns: All columns and what each holds; not checked if None.
-        metadata: Kept in the schema, for `pyarrow.parquet.read_schema`.
+        columns: All columns with their kinds; not checked if None.
+        metadata: Stored in the schema, for `pyarrow.parquet.read_schema`.
 
     Raises:
-        OSError: The file cannot be written; an old one is still there.
+        OSError: The file cannot be written; an old one is unchanged.
     """
     fault = None if columns is None else _fault(frame, columns)
     assert fault is None, f"{path}: {fault}"
@@ -67,18 +67,20 @@ def read_table(
     """Read a table that `write_table` wrote.
 
     Args:
-        path: Of the file.
-        columns: All columns and what each holds; not checked if None.
-        remedy: What to do with a damaged file, for the message.
+        path: The file.
+        columns: All columns with their kinds; not checked if None.
+        remedy: What to do about a damaged file, for the message.
 
     Raises:
-        DamagedFile: It is not what was written, or has other columns, or cannot be read.
+        DamagedFile: The file has changed since it was written, has other columns, or cannot be
+            read.
     """
     content = check_file(path, remedy)
-    # Bytes that are those written: whatever cannot be parsed now was never written by us.
+    # The digest is right, so the bytes are those written; if they cannot be parsed, they are not
+    # from `write_table`.
     try:
         frame = pq.read_table(pa.BufferReader(content), page_checksum_verification=True).to_pandas()
-    except (OSError, ValueError) as error:  # those of pyarrow are ValueErrors
+    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
         raise DamagedFile(path, "it cannot be parsed", remedy) from error
     fault = None if columns is None else _fault(frame, columns)
     if fault is not None:
@@ -90,7 +92,7 @@ def check_file(path: Path, remedy: str = DELETE) -> bytes:
     """Check the digest of a file that `write_table` wrote, without parsing it; return its bytes.
 
     Raises:
-        DamagedFile: It is not what was written, or cannot be read.
+        DamagedFile: The file has changed since it was written, or cannot be read.
     """
     try:
         content = path.read_bytes()
@@ -107,8 +109,8 @@ def check_file(path: Path, remedy: str = DELETE) -> bytes:
 
 
 def _sealed(content: bytes) -> bytes:
-    """A file with the digest of itself as it was with an open seal."""
-    # The last place: a cell may hold the same text, and cells stand before the metadata.
+    """The bytes of a file with the digest in place of `OPEN`."""
+    # The last occurrence: a cell may hold the same text, but the metadata come after all cells.
     place = content.rfind(SEAL + OPEN)
     assert place >= 0, "the metadata hold the seal"
     start = place + len(SEAL)

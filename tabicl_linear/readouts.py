@@ -18,7 +18,8 @@ from tabicl_linear.types import Float, Tensor
 class Readout(nn.Module, ABC):
     """How context tokens and queries read the state of a rule; one per layer.
 
-    A subclass is made from num_heads and options that have defaults. Reads are in at least float32.
+    A subclass is constructed from num_heads and options that have defaults. Reads are in at least
+    float32.
 
     Attributes:
         is_causal: Whether no context token reads anything written after it. Only then can a fitted
@@ -32,7 +33,7 @@ class Readout(nn.Module, ABC):
     @property
     @abstractmethod
     def is_causal(self) -> bool:
-        """An attribute of the class; abstract, so that one that lacks it cannot be made."""
+        """Set as a class attribute; abstract, so that a subclass without it cannot be made."""
 
     @abstractmethod
     def check(self, rule: UpdateRule) -> None:
@@ -42,7 +43,7 @@ class Readout(nn.Module, ABC):
     def context(
         self, rule: UpdateRule, x: Streams, state: RuleState | None
     ) -> tuple[Float[Tensor, "b t h v"], RuleState]:
-        """Write the context, after `state` if given; what its tokens read, and the final state."""
+        """Write the context, after `state` if given; return its reads and the final state."""
 
     @abstractmethod
     def query(self, rule: UpdateRule, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
@@ -58,8 +59,8 @@ class Causal(Readout):
 
     Args:
         num_heads: Heads of the layer.
-        self_term: Whether a query also reads its own write, as the authors' recurrent models do;
-            then a query equals an appended token. Their softmax and own linear attention do not.
+        self_term: Whether a query also reads its own write, like an appended token. The authors'
+            recurrent models do; their softmax attention and their own linear attention do not.
         normalise: Replace the Frobenius norm of every state by a learned scale (section 4.3).
     """
 
@@ -71,7 +72,7 @@ class Causal(Readout):
         self.state_norm = StateNorm(num_heads) if normalise else None
 
     def check(self, rule: UpdateRule) -> None:
-        """The rule must give the read of every prefix."""
+        """The rule must provide reads of every prefix."""
         if not rule.has_prefix_reads:
             raise UnsupportedReadout(
                 f"Causal readout needs prefix reads, which {type(rule).__name__} does not provide; "
@@ -104,7 +105,7 @@ class Causal(Readout):
 
 
 class FinalState(Readout):
-    """o_i = S_n q_i: context tokens and queries alike read the final state (section 5).
+    """o_i = S_n q_i: context tokens and queries read the final state (section 5).
 
     Args:
         num_heads: Heads of the layer.
@@ -143,9 +144,9 @@ class FinalState(Readout):
 class Bidirectional(Readout):
     """The block runs on the context and on its reversal with shared weights (section 4.2).
 
-    Each direction has its own clock and convolution; outputs and final states are averaged, and
-    queries read the averaged state with their own write. In the paper's text both directions write
-    into one state; this is what the authors' code does.
+    Each direction has its own clock and convolution. Outputs and final states are averaged, and
+    queries read the averaged state with their own write. This follows the authors' code; in the
+    paper's text, both directions write into one state.
 
     Args:
         num_heads: Heads of the layer.
@@ -158,7 +159,7 @@ class Bidirectional(Readout):
         super().__init__()
 
     def check(self, rule: UpdateRule) -> None:
-        """The rule must give prefix reads and a state that can be averaged."""
+        """The rule must provide prefix reads and a state that can be averaged."""
         if not (rule.has_prefix_reads and rule.has_matrix_state):
             raise UnsupportedReadout(
                 f"Bidirectional readout averages the final states of two scans, which "

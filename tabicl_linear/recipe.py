@@ -1,7 +1,7 @@
-"""A model as plain data: class paths and arguments, no pickled objects.
+"""A model as plain data: class paths and arguments, without pickled objects.
 
-It is the tree that a config file has under `model:` and a checkpoint under its hyper-parameters.
-Files that describe a network by former names of its options are read as well (`former_options`).
+A recipe is the tree under `model:` in a config file, and under the hyper-parameters in a
+checkpoint. Files with former names of network options are read as well (`former_options`).
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from tabicl_linear.trust import OWN, Allowed, check, of_dataclass, refused
 
 Recipe = dict[str, Any]
 _SLOTS: dict[str, tuple[type, int]] = {
-    # slot -> base class, and how many leading arguments the model itself supplies
+    # slot -> base class, and the number of leading arguments that the model itself supplies
     "mixer": (SequenceMixer, 2),
     "readout": (Readout, 1),
     "strategy": (Strategy, 0),
@@ -33,7 +33,7 @@ _SLOTS: dict[str, tuple[type, int]] = {
 
 
 def extract(tree: Mapping[str, Any]) -> Recipe:
-    """The recipe in a `model:` section, without optimiser and other training options.
+    """The recipe in a `model:` section, without the optimiser and other training options.
 
     Raises:
         CheckpointError: A part of the model is missing.
@@ -53,7 +53,7 @@ def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """The recipe with `model.<path>=<YAML value>` strings applied.
 
     Raises:
-        ConfigError: A string has another form, or the recipe does not have its path.
+        ConfigError: A string has another form, or the recipe has no such path.
     """
     changed = {name: _copy(part) for name, part in recipe.items()}
     for text in overrides:
@@ -70,9 +70,9 @@ def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
 
 
 def _options_of(recipe: Recipe, keys: Sequence[str]) -> dict[str, Any] | None:
-    """The options of a recipe among which the last key belongs; None if there is no such place."""
+    """The dictionary of a recipe that holds the last of the keys; None if there is none."""
     part, *inner = keys or [""]
-    # Apart from its arguments, a slot has its class path and nothing else.
+    # Besides its arguments, a slot has only its class path.
     if not inner or (part in _SLOTS and len(inner) == 1 and inner[0] != "class_path"):
         return None
     options: Any = recipe.get(part)
@@ -80,16 +80,16 @@ def _options_of(recipe: Recipe, keys: Sequence[str]) -> dict[str, Any] | None:
         if not isinstance(options, dict):
             return None
         if part == "architecture":
-            options.setdefault(key, {})  # a group of which the recipe names no option
+            options.setdefault(key, {})  # a group without any option in the recipe
         options = options.get(key)
     return options if isinstance(options, dict) else None
 
 
 def check_trust(recipe: Recipe) -> None:
-    """Refuse a file's recipe that names more than this package's classes and plain arguments.
+    """Check that a file's recipe has only classes of this package and plain arguments.
 
     Raises:
-        ConfigError: It does; the message names the key.
+        ConfigError: It has something else; the message names the key.
     """
     for name, (base, _) in _SLOTS.items():
         check(f"model.{name}", recipe[name], Allowed(bases=(base,)))
@@ -97,7 +97,7 @@ def check_trust(recipe: Recipe) -> None:
 
 
 def build(recipe: Recipe, *, backend: Backend = "auto", trust_code: bool = False) -> InContextModel:
-    """Assemble the model that a recipe describes, with fresh parameters.
+    """Assemble the model that a recipe describes, with new parameters.
 
     Args:
         recipe: Parts of the model.
@@ -110,7 +110,7 @@ def build(recipe: Recipe, *, backend: Backend = "auto", trust_code: bool = False
     """
     try:
         return _assemble(recipe, backend, trust_code)
-    except (TypeError, AttributeError) as error:  # a value of a type that no argument takes
+    except (TypeError, AttributeError) as error:  # a value whose type the argument does not take
         raise ConfigError(f"The model cannot be built as described: {error}.") from error
 
 
@@ -167,7 +167,7 @@ def _factory(name: str, part: dict[str, Any], trust_code: bool) -> Callable[...,
     arguments = part["init_args"]
     parameters = list(inspect.signature(cls).parameters.values())[supplied:]
     allowed = [parameter.name for parameter in parameters]
-    # `**options` accepts names that only the call itself can check, as `fit` has done.
+    # Names for `**options` can only be checked by the call itself, as happened in `fit`.
     takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     unknown = sorted(set(arguments) - set(allowed))
     if unknown and not takes_more:

@@ -1,4 +1,4 @@
-"""Every trained model of the paper by name, with the config files that make it.
+"""Every trained model of the paper by name, with the config files that define it.
 
 Paths are relative to `configs/`. Some models have a file with their name; the others add overlays
 to one of those. Train a model with `tabicl-linear fit` and a `--config` for each of its files.
@@ -12,7 +12,7 @@ class Run(NamedTuple):
     """A trained model of the paper.
 
     Attributes:
-        overlays: Config files, later ones laid over earlier ones.
+        overlays: Config files; later ones override earlier ones.
         shown_in: Table, figure or section of the paper.
         parameters: Published number of parameters; None if not published.
     """

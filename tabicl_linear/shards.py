@@ -1,4 +1,4 @@
-"""Parts of a command's work, for runs of it side by side."""
+"""Divides the work of a command, so that several processes or machines can share it."""
 
 import argparse
 import re
@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 
 class Shard(NamedTuple):
-    """Every `total`-th item from item `number` on, counted from 1; the first of one is all."""
+    """Part `number` of `total`, counted from 1: every `total`-th item from item `number` on."""
 
     number: int
     total: int
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """From "i/n", i from 1 to n; a type of argparse.
+        """Parse "i/n", with i from 1 to n; for the argument `type` of argparse.
 
         Raises:
-            ArgumentTypeError: It is none.
+            ArgumentTypeError: The text has another form.
         """
         numbers = re.fullmatch(r"(\d+)/(\d+)", text)
         if numbers is None or not 1 <= int(numbers[1]) <= int(numbers[2]):
@@ -26,7 +26,7 @@ class Shard(NamedTuple):
         return cls(int(numbers[1]), int(numbers[2]))
 
     def of(self, num_items: int) -> range:
-        """The indices of its items, from 0, of so many."""
+        """The indices, from 0, of this shard's items among `num_items`."""
         return range(self.number - 1, num_items, self.total)
 
 

@@ -1,4 +1,4 @@
-"""Signals that stop a program, and what they do meanwhile."""
+"""Signals that stop a program, and how they are handled within a block."""
 
 import signal
 import sys
@@ -9,7 +9,7 @@ from types import FrameType
 from typing import NoReturn
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-"""Of schedulers and of Ctrl-C."""
+"""The signals that schedulers and Ctrl-C send."""
 
 
 @contextmanager
@@ -17,9 +17,9 @@ def handled(
     handler: signal.Handlers | Callable[[int, FrameType | None], object],
     *signals: signal.Signals,
 ) -> Iterator[None]:
-    """Let a handler take some signals, except those that this process ignores.
+    """Install a handler for signals within the block, except for signals that are ignored.
 
-    Only the main thread can; in others nothing changes.
+    Only the main thread can do this; in others nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -34,10 +34,13 @@ def handled(
 
 
 def ended_at_once() -> AbstractContextManager[None]:
-    """Let signals end the process: an exception within imports can be lost, or end in a dump."""
+    """Let stop signals end the process within the block.
+
+    It is for imports, in which an exception by a signal can be lost or cause a core dump.
+    """
     return handled(signal.SIG_DFL, *STOP_SIGNALS)
 
 
 def exit_by(number: int, _: FrameType | None) -> NoReturn:
-    """Leave by an exception, on which half-written files are removed."""
+    """A handler that exits by an exception, so that half-written files are removed."""
     sys.exit(128 + number)

@@ -23,7 +23,7 @@ class Tables:
     Args:
         embedding: psi_x and psi_y.
         strategy: Layout of the tokens.
-        ridge: Adds predictions of ridge regressions to rows; None without them.
+        ridge: Ridge regressions whose predictions are added to rows; None without them.
         statistics: Statistics of the contexts.
     """
 
@@ -48,13 +48,14 @@ class Tables:
         state: RidgeState | None = None,
         rows_per_chunk: int | None = None,
     ) -> RidgeContext | None:
-        """Ridge regressions of a context before its rows are read; None without ridge inputs.
+        """The ridge regressions of a context before its rows are read; None without ridge inputs.
 
         Args:
             x: All rows of the context.
             y: Their labels.
-            state: Of the ridge regressions, after the rows that these rows extend; None at a start.
-            rows_per_chunk: Rows processed together.
+            state: State of the ridge regressions after earlier rows, which these rows extend; None
+                for a new context.
+            rows_per_chunk: Rows processed at a time.
         """
         if self.ridge is None:
             return None
@@ -88,9 +89,9 @@ class Tables:
         """Tokens of a whole context.
 
         Args:
-            chunks: Its rows and labels.
+            chunks: Rows and labels of the context, in order.
             ridge: Ridge regressions before these rows, from `open`.
-            spill: Folder for a file that holds the tokens; in memory if None.
+            spill: Folder for a file that holds the tokens; None to hold them in memory.
 
         Returns:
             The tokens, and the ridge regressions after these rows.
@@ -118,8 +119,8 @@ class Tables:
     def training_predictions(self, batch: TaskBatch) -> RidgePredictions | None:
         """Ridge predictions of all rows of a training batch; None without ridge inputs.
 
-        If the labels of query rows are written as well, they are predicted like context rows.
-        Nothing is solved for the tasks that `RidgeOptions.dropout` chooses.
+        Query rows whose labels are written as well are predicted like context rows. For the tasks
+        that `RidgeOptions.dropout` chooses, nothing is solved and class shares are predicted.
         """
         if self.ridge is None:
             return None
@@ -141,11 +142,11 @@ class Tables:
 
     @property
     def _writes_queries(self) -> bool:
-        """Whether the labels of query rows are written while training."""
+        """Whether the labels of query rows are written in training."""
         return self.strategy.target == "multi" and self.strategy.writes_query_labels
 
     def _solved(self, batch: TaskBatch, statistics: ContextStatistics) -> RidgePredictions:
-        """Ridge predictions of all rows of the tasks, of which none is left out."""
+        """Ridge predictions of all rows of the tasks, without dropout."""
         assert self.ridge is not None
         x, queries = batch.x.tensor_split([batch.num_context], dim=1)
         y, labels = batch.y.tensor_split([batch.num_context], dim=1)

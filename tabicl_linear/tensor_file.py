@@ -1,4 +1,4 @@
-"""Files of named tensors and texts about them (safetensors), with a checksum of both."""
+"""Safetensors files: named tensors and metadata texts, with a checksum of both."""
 
 import hashlib
 import json
@@ -13,28 +13,28 @@ from tabicl_linear.files import written_whole
 from tabicl_linear.types import Tensor
 
 _LENGTH = 8
-"""Bytes in which a file first says how long its header is; the header ends at a multiple of it."""
+"""Bytes of the header's length at the start of a file; the header is padded to a multiple of it."""
 _CHECKSUM = "checksum"
-"""Key of the text that `write` adds to the others."""
+"""Key of the checksum, which `write` adds to the metadata."""
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a file and, in it, the checksum of its content; whole or not at all.
+    """Write a file with the checksum of its content, atomically.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     sealed = {**metadata, _CHECKSUM: checksum(tensors, metadata)}
     with written_whole(path) as partial:
-        # What the library writes by itself only the owner can read.
+        # Not by the library's own function, whose files only their owner can read.
         partial.write_bytes(file_bytes(tensors, sealed))
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a file, which may lie in a map of it, and the texts, the checksum among them.
+    """The tensors of a file, which may be memory-mapped, and the metadata with the checksum.
 
     Raises:
-        SafetensorError, OSError: It is not such a file, or cannot be read.
+        SafetensorError, OSError: The file is not a safetensors file, or cannot be read.
     """
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -42,16 +42,16 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def is_whole(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bool:
-    """Whether what was read has the checksum with which it was written."""
+    """Whether tensors and metadata from `read` match the checksum in the metadata."""
     others = {key: text for key, text in metadata.items() if key != _CHECKSUM}
     return metadata.get(_CHECKSUM) == checksum(tensors, others)
 
 
 def file_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """The bytes of a file, the same whenever its contents are.
+    """The bytes of a file; equal content gives equal bytes.
 
-    The library writes texts about tensors in an order of its own, another one at each call, so
-    that what was saved twice differed for git and for caches that know a file by its hash.
+    The library writes metadata in an order that differs from call to call, so that the same content
+    saved twice would differ for git and for caches that identify files by their hash.
     """
     written = memoryview(save(dict(tensors), metadata=dict(metadata)))
     end = _LENGTH + int.from_bytes(written[:_LENGTH], "little")
@@ -63,16 +63,16 @@ def file_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
 
 
 def holds_tensors(path: Path) -> bool:
-    """Whether a file begins as one of named tensors does, whatever its name is."""
+    """Whether a file begins like a safetensors file, whatever its name."""
     try:
         with path.open("rb") as file:
             return file.read(_LENGTH + 1)[_LENGTH:] == b"{"
-    except OSError:  # whoever reads it says why it cannot be
+    except OSError:  # the caller's own attempt to read it reports the error
         return False
 
 
 def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    """SHA-256 of names, types, shapes and bytes of all tensors, and of texts about them."""
+    """SHA-256 of the names, dtypes, shapes and bytes of all tensors, and of the metadata."""
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())

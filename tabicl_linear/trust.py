@@ -1,11 +1,11 @@
-"""What a checkpoint may decide without being trusted: plain data, and classes from a list.
+"""What a checkpoint may contain without being trusted: plain data, and classes from a list.
 
-A checkpoint comes from anywhere, and the parser of configs imports and calls what a text names. So
-nothing is judged by how it looks. Every place of a config has a list of what may stand there;
-numbers, booleans and None may stand everywhere, since they name nothing. A text needs a place that
-expects it, a class a place that expects one of its kind, and what is not listed is refused before
-anything is imported. Here are the rules and the classes of this package; `cli.trusted` lists those
-of PyTorch and Lightning.
+A checkpoint may come from anywhere, and the config parser imports and calls what a text names. So
+every place of a config has a list of what is allowed there, and everything else is refused before
+anything is imported. Numbers, booleans and None are allowed everywhere, since they name nothing. A
+text is allowed only where such a text is expected, and a class only where one of its kind is. This
+module has the rules, and the classes of this package; `cli.trusted` lists those of PyTorch and
+Lightning.
 """
 
 import dataclasses
@@ -20,23 +20,23 @@ from tabicl_linear.errors import ConfigError
 
 OWN = "tabicl_linear"
 DEPTH = 20
-"""Levels of dictionaries and lists; a tree with more contains itself."""
+"""Most levels of dictionaries and lists; a tree with more is taken to contain itself."""
 PLAIN = (bool, int, float, type(None))
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """What may stand at one place of a config, in addition to numbers, booleans and None.
+    """What is allowed at one place of a config, in addition to numbers, booleans and None.
 
-    The same may stand in lists there, and as values of a dictionary if that is allowed.
+    The same is allowed in lists there, and for values of a dictionary if `mapping` is set.
 
     Attributes:
-        texts: Pattern that a whole text must match; none if left out.
-        bases: Classes of this package that are derived from one of these may be named.
-        named: Other classes that may be named, by path, with what their arguments may be.
-        fields: What may stand below each name of a dictionary, below others plain data; None if no
-            dictionary may stand here.
-        mapping: Whether a dictionary with any keys may stand here.
+        texts: Pattern that a whole text must match; None if no text is allowed.
+        bases: Classes of this package that are derived from one of these are allowed.
+        named: Other allowed classes, by path, with what is allowed for each of their arguments.
+        fields: What is allowed for each key of a dictionary; other keys may have plain data. None
+            if no dictionary with such keys is allowed.
+        mapping: Whether a dictionary with any keys is allowed.
     """
 
     texts: str | None = None
@@ -47,21 +47,23 @@ class Allowed:
 
 
 def words(*texts: str) -> Allowed:
-    """A place where one of these texts may stand."""
+    """A place where one of these texts is allowed."""
     return Allowed("|".join(map(re.escape, texts)))
 
 
 def check(key: str, value: Any, allowed: Allowed, depth: int = DEPTH) -> None:
-    """Refuse a value that is more than its place allows.
+    """Check that a value is allowed at its place.
+
+    Nothing outside of this package is imported for the check.
 
     Args:
         key: Dotted name of the place, for the message.
-        value: What a checkpoint has there; it is not changed, and nothing outside is imported.
-        allowed: What may be there.
-        depth: How many levels the value may have.
+        value: The value in the checkpoint; it is not changed.
+        allowed: What is allowed there.
+        depth: Most levels of dictionaries and lists in the value.
 
     Raises:
-        ConfigError: It is refused; the message names the key.
+        ConfigError: The value is not allowed; the message names the key.
     """
     if type(value) in PLAIN:
         return
@@ -89,10 +91,10 @@ def check(key: str, value: Any, allowed: Allowed, depth: int = DEPTH) -> None:
 
 
 def is_own(class_path: Any, bases: tuple[type, ...]) -> bool:
-    """Whether a path is that of a class of this package derived from one of `bases`.
+    """Whether a path names a class of this package that is derived from one of `bases`.
 
-    Only modules of this package are imported, and a name that such a module has imported from
-    another package is not a class of this one.
+    Only modules of this package are imported. A class that such a module has imported from another
+    package does not count as one of this package.
     """
     if not re.fullmatch(rf"{OWN}(\.[A-Za-z][A-Za-z0-9_]*)+", class_path):
         return False
@@ -105,13 +107,13 @@ def is_own(class_path: Any, bases: tuple[type, ...]) -> bool:
 
 
 def of_class(cls: type) -> dict[str, Allowed]:
-    """What the arguments of a class of this package may be, from their annotations."""
+    """What is allowed for the arguments of a class of this package, from their annotations."""
     parameters = inspect.signature(cls, eval_str=True).parameters.values()
     return {parameter.name: of_annotation(parameter.annotation) for parameter in parameters}
 
 
 def of_dataclass(cls: type) -> Allowed:
-    """What the fields of a dataclass may be, from their annotations."""
+    """What is allowed for the fields of a dataclass, from their annotations."""
     hints = get_type_hints(cls)
     return Allowed(fields={name: of_annotation(hint) for name, hint in hints.items()})
 
@@ -119,8 +121,8 @@ def of_dataclass(cls: type) -> Allowed:
 def of_annotation(annotation: Any) -> Allowed:
     """What an annotation allows: literals as texts, classes of this package, dictionaries.
 
-    Everything else allows plain data and no more: `str`, `Any`, `object`, `Callable` and classes of
-    other packages, for all of which the parser may import what a text names.
+    Every other annotation allows only plain data. For `str`, `Any`, `object`, `Callable` and
+    classes of other packages, the parser might import what a text names.
     """
     if get_origin(annotation) is Literal:
         return words(*(text for text in get_args(annotation) if isinstance(text, str)))
@@ -160,7 +162,7 @@ def _check_class(key: str, value: dict[Any, Any], allowed: Allowed, depth: int) 
 
 
 def refused(key: str, value: Any) -> ConfigError:
-    """The error for a value that a checkpoint may not decide."""
+    """The error for a value that a checkpoint may not contain."""
     text = str(value) if type(value) is str else type(value).__name__
     if type(value) is dict and type(value.get("class_path")) is str:
         text = value["class_path"]

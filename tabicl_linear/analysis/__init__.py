@@ -1,7 +1,8 @@
 """What a model's states and write rates do: pure functions from states or streams to tables.
 
-Every table is tidy: one row per observation, one column per variable, as the function says. Tasks,
-cells, layers, heads and queries count from 1, tokens from 0. Figures are drawn from these tables.
+Every table is tidy: one row per observation, one column per variable; the functions list the
+columns. Tasks, cells, layers, heads and queries count from 1, tokens from 0. Figures are drawn from
+these tables.
 """
 
 from tabicl_linear.analysis.contributions import contribution, contribution_ratio

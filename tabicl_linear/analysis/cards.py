@@ -1,7 +1,7 @@
-"""Pictures for TensorBoard: one panel each, in the size in which its cards show them.
+"""Pictures for TensorBoard: one panel each, in the size at which TensorBoard shows them.
 
-Its *Images* show a picture 350 pixels wide, whatever its own width, and *Time series* in a card of
-320 pixels height; both drop pixels of larger ones, and with them the labels.
+*Images* shows a picture 350 pixels wide, whatever its own width, and *Time series* in a card 320
+pixels high. Both shrink larger pictures by dropping pixels, which makes labels unreadable.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT, DPI = 350, 225, 100
-"""Pixels of a picture, and pixels of an inch in it."""
+"""Width and height of a picture in pixels, and pixels per inch."""
 
 POINTS = 7
-"""Size of the smallest text: about 10 pixels."""
+"""Font size of all text, in points: about 10 pixels."""
 
 MOST_NAMED = 6
-"""Lines with a name each; of more, the first and the last alone are named."""
+"""Most lines that are all named; if there are more, only the first and the last are."""
 
 
 def write_rates_card(table: pd.DataFrame, gate: str) -> "Figure":
@@ -46,7 +46,7 @@ def write_rates_card(table: pd.DataFrame, gate: str) -> "Figure":
 
 
 def norm_card(table: pd.DataFrame, norm: str) -> "Figure":
-    """One norm or rank of states by layer: a point for each head, a line through the means.
+    """One norm or rank of states by layer: a point for each head, and a line through the means.
 
     Args:
         table: From `analysis.state_norms`.

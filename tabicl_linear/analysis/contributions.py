@@ -30,18 +30,20 @@ def contribution(
 
     Args:
         layers: Streams of every layer, as `record_streams` gives them, or their `gates`.
-        erases: Whether writes erase (`UpdateRule.erases`); without, C_s = beta_s prod alpha_t.
-        num_heads: Heads of the states; as many as rates if None. Where rates are more, a token has
-            several writes, whose rates stand side by side in each head (DeltaProduct): C_s is then
-            that of a write, which the writes after it erase.
-        num_tasks: Tasks that were fitted; every sequence is one if None.
-        num_bins: Lookbacks are averaged in about so many bins, evenly spaced on a logarithmic
-            scale; each stands alone if None.
+        erases: Whether writes erase (`UpdateRule.erases`). If not, C_s = beta_s prod alpha_t.
+        num_heads: Heads of the states; if None, as many as write rates. If there are more rates
+            than heads, each token is written several times (DeltaProduct), with the rates of its
+            writes next to each other in each head. C_s is then the contribution of one write,
+            which later writes erase.
+        num_tasks: Number of tasks that were fitted; if None, every sequence is a task.
+        num_bins: Lookbacks are averaged in at most this many bins, evenly spaced on a logarithmic
+            scale; if None, each lookback has its own row.
 
     Returns:
-        Columns layer, lookback, last, contribution, log10_contribution: the mean over tasks, cells,
-        directions, heads, key channels and the tokens of the bin, and its logarithm, which stays
-        finite where the mean is too small for a float. Lookback 0 is the last token.
+        Columns layer, lookback and last (first and last lookback of the bin; 0 is the last token),
+        contribution and log10_contribution: the mean over tasks, cells, directions, heads, key
+        channels and the tokens of the bin, and its logarithm, which stays finite where the mean is
+        too small for a float.
 
     Raises:
         NotInModel: No layer has a write rate or gate.
@@ -75,7 +77,8 @@ def log_contributions(
 ) -> Float[Tensor, "s t h g"]:
     """log C_s of every token, head and gate of a layer, in float64.
 
-    Of several writes of a token, each has a place among the gates. Arguments as in `contribution`.
+    If a token is written several times, the writes take the place of gates. Arguments as in
+    `contribution`.
     """
     beta, log_decay = streams.beta, streams.log_decay
     if beta is not None and num_heads not in (None, beta.shape[-1]):
@@ -90,26 +93,26 @@ def log_contributions(
     written = torch.zeros(()) if beta is None else beta.double().log().unsqueeze(-1)
     if log_decays is None:
         return written
-    # Sum over later tokens: from the end, without the token's own. Not a difference of sums, in
-    # which a fully erased state (-inf) would leave NaN.
+    # Sum over all later tokens, from the end and without the token itself. A difference of two
+    # sums would give NaN (-inf + inf) where a state was fully erased.
     later = log_decays.flip(1).cumsum(1).roll(1, dims=1)
     later[:, 0] = 0
     return written + later.flip(1)
 
 
 def contribution_ratio(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """log10 of the contributions of one checkpoint over those of another.
+    """log10 of the ratio of two checkpoints' contributions.
 
     Args:
         one: From `contribution`.
-        other: Likewise, of as many tokens in the same bins.
+        other: From `contribution`, for as many tokens and the same bins.
 
     Returns:
         Columns layer, lookback, last, log10_ratio: positive where `one` keeps more. Layers that
-        only one of them has are left out.
+        only one of the two has are left out.
 
     Raises:
-        DataError: They have no layer and lookback in common.
+        DataError: The two have no layer and lookback in common.
 
     Example:
         >>> import torch
@@ -130,7 +133,7 @@ def contribution_ratio(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
 
 
 def _profile(logs: Tensor, layer: int, num_bins: int | None) -> pd.DataFrame:
-    """Means of exp(logs) over bins of lookbacks, as logarithms."""
+    """The table of one layer: means of exp(logs) over bins of lookbacks, and their logarithms."""
     edges = bin_edges(logs.shape[1], num_bins)
     values = np.array(
         [

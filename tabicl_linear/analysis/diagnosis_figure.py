@@ -17,13 +17,13 @@ LABELS = {
     "cosine_half": "cosine, half to all rows",
     "order_spread": "spread over row orders",
 }
-"""Measures, in the order in which they are drawn, and what is written beside them."""
+"""Titles of the measures, in the order of the panels."""
 
 
 def diagnosis_figure(table: pd.DataFrame) -> "Figure":
-    """A panel for each measure: over layers, a point for each head and member and their mean.
+    """A panel for each measure: over layers, a point for each head and member, and their mean.
 
-    What belongs to whole members, the spread over row orders, is drawn over members.
+    The spread over row orders, which belongs to members as a whole, is drawn over members.
 
     Args:
         table: From `TabICLLinearClassifier.diagnose`.

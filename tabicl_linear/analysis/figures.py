@@ -1,6 +1,6 @@
 """Figures of the tables in this package. Matplotlib is imported when the first one is drawn.
 
-Figures are drawn without pyplot: no global figure, style or backend is touched.
+They are drawn without pyplot, so no global figure, style or backend is changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Tables = Mapping[str, pd.DataFrame]
-"""Name of a checkpoint to its table; several are drawn side by side."""
+"""The table of each checkpoint, by its name. Several are drawn side by side."""
 
 COLUMNS = 4
 """Most panels in a row."""
 
 LOWEST_LOG10 = -8.0
-"""Contributions below this are drawn alike."""
+"""log10 of the smallest contribution with a colour of its own; smaller ones look the same."""
 
 
 def figure_class() -> "type[Figure]":
@@ -42,7 +42,7 @@ def figure_class() -> "type[Figure]":
 
 
 def panels(number: int, *, width: float = 3.0, height: float = 2.3) -> "tuple[Figure, list[Axes]]":
-    """A figure with so many panels, in rows of at most four, and nothing in the rest.
+    """A figure with `number` panels, in rows of at most four; sizes are inches per panel.
 
     Raises:
         ConfigError: Matplotlib is not installed.
@@ -66,7 +66,7 @@ def write_rates_figure(
     Args:
         tables: From `write_rates`.
         trained: Where training ended, drawn as a dashed line.
-        gate: `write_rate` or `kept` alone; all if None, gates dashed.
+        gate: Draw only `write_rate` or `kept`; if None, both, with gates dashed.
     """
     layers = sorted(set().union(*(table["layer"] for table in tables.values())))
     figure, axes = panels(len(layers))
@@ -100,7 +100,8 @@ def drift_figure(tables: Tables, *, trained: int | None = None) -> "Figure":
     every = [
         table.groupby(["layer", "length"])["cosine"].mean().unstack() for table in tables.values()
     ]
-    # One scale for all, as there is one bar; from 0 it would hide states that hardly turn.
+    # All share one scale, as there is one colour bar. It does not start at 0, where states that
+    # turn only a little would all look the same.
     least = min(float(cells.min().min()) for cells in every)
     lowest = max(-1.0, min(0.9, np.floor(10 * least) / 10))
     for name, cells, ax in zip(tables, every, axes, strict=True):
@@ -132,7 +133,7 @@ def state_curves_figure(tables: Tables, *, trained: int | None = None) -> "Figur
 
 
 def contribution_figure(tables: Tables, ratio: pd.DataFrame | None = None) -> "Figure":
-    """log10 of contributions, layer by lookback; of two checkpoints, also of their ratio.
+    """log10 of contributions, layer by lookback; for two checkpoints, also of their ratio.
 
     Args:
         tables: From `contribution`.
@@ -173,7 +174,7 @@ def ridge_figure(tables: Tables) -> "Figure":
 
 
 def order_figure(tables: Tables) -> "Figure":
-    """How far predictions move with the order of rows: share of queries below each distance.
+    """Share of queries whose predictions move at most a distance when rows are reordered.
 
     Args:
         tables: From `order_sensitivity`.
@@ -217,9 +218,9 @@ def by_layer(ax: "Axes", lines: pd.DataFrame) -> None:
 
 
 def heatmap(ax: "Axes", cells: pd.DataFrame, trained: int | None = None, **style: Any) -> Any:
-    """Draw a table in cells of equal size, with at most eight of its columns named.
+    """Draw a table as cells of equal size, with at most eight column labels.
 
-    A dashed line follows the columns up to `trained`.
+    A dashed line comes after the columns up to `trained`.
     """
     image = ax.imshow(cells.to_numpy(), aspect="auto", interpolation="nearest", **style)
     step = max(1, -(-cells.shape[1] // 8))
@@ -249,7 +250,7 @@ def mark(ax: "Axes", trained: int | None) -> None:
 
 
 def length_axis(ax: "Axes", lengths: Sequence[int]) -> None:
-    """A logarithmic axis with a mark for each length, and no others, which would overlap."""
+    """Make the x axis logarithmic, with ticks at the lengths only, as others would overlap."""
     ax.set_xscale("log")
     ax.minorticks_off()
     ax.set_xticks(lengths, [f"{n:,}" for n in lengths], rotation=45, fontsize="x-small")
@@ -261,13 +262,13 @@ def _label(figure: "Figure", x: str, y: str) -> None:
 
 
 def _legend_above(figure: "Figure", axes: "Sequence[Axes]") -> None:
-    """A legend for all panels: what any of them shows, once."""
+    """Add one legend for all panels above them, in which each label occurs once."""
     handles = {
         label: handle
         for ax in axes
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
     }
-    # A line without a name is the only one of its kind.
+    # An empty label means that there is only one line, which needs no legend.
     if any(handles):
         figure.legend(
             handles.values(),

@@ -23,13 +23,13 @@ NUM_BINS = 64
 
 
 class Inspection(NamedTuple):
-    """What was seen of a model.
+    """The results of all analyses of a model.
 
     Attributes:
-        name: Of the checkpoint.
+        name: Name of the checkpoint.
         model: The model.
-        tables: Analysis to its table.
-        absent: Analysis that the model has nothing for, to the reason.
+        tables: The table of each analysis, by its name.
+        absent: Why the model has no table for an analysis, by its name.
     """
 
     name: str
@@ -39,13 +39,13 @@ class Inspection(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is looked at.
+    """What the analyses look at.
 
     Attributes:
-        probe: Tasks.
+        probe: The tasks.
         lengths: Context lengths in rows, increasing.
-        reference: One of them: that of profiles, contributions and ridge targets, and the one that
-            states of other lengths are compared with.
+        reference: The one of `lengths` at which profiles, contributions and ridge targets are
+            computed, and with which states at the other lengths are compared.
     """
 
     probe: Probe
@@ -56,11 +56,11 @@ class Plan(NamedTuple):
 def plan_lengths(
     models: Sequence[InContextModel], most: int | None = None
 ) -> tuple[list[int], int]:
-    """Context lengths around what models were trained on, and the reference among them.
+    """Context lengths in rows around what models were trained on, and the reference among them.
 
     Args:
-        models: All that are to be compared.
-        most: Rows that there are; no limit if None.
+        models: All models to be compared.
+        most: Available rows; None for no limit.
     """
     trained = max((model.longest_context or REFERENCE) for model in models)
     lengths = [n for n in default_lengths(trained) if most is None or n <= most]
@@ -128,17 +128,17 @@ def inspect_model(
     only: Sequence[str] = (),
     say: Callable[[str], Any] = lambda what: None,
 ) -> Inspection:
-    """Run all analyses, or those that are asked for.
+    """Run all analyses, or only some.
 
     Args:
-        name: Of the checkpoint.
+        name: Name of the checkpoint.
         model: The model.
         plan: What to look at.
-        only: Names of `ANALYSES`; all that the model has something for if empty.
-        say: Is told what has been looked at, and how long it took.
+        only: Names of `ANALYSES` to run; if empty, all that apply to the model.
+        say: Called with a line after each analysis, about its duration.
 
     Raises:
-        NotInModel: An analysis was asked for by name that the model has nothing for.
+        NotInModel: An analysis named in `only` does not apply to the model.
     """
     tables, absent = {}, {}
     for analysis in only or ANALYSES:

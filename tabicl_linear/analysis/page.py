@@ -1,4 +1,4 @@
-"""An inspection as one HTML page that needs nothing else: figures are part of it."""
+"""An inspection as one self-contained HTML page, with its figures embedded."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -51,12 +51,12 @@ SECTIONS = {
 
 
 def page(inspections: Sequence[Inspection], summary: Sequence[str], title: str) -> str:
-    """The page.
+    """The HTML of the page.
 
     Args:
-        inspections: Of one or two checkpoints, on the same plan.
-        summary: Lines to begin with.
-        title: Of the page.
+        inspections: Inspections of one or two checkpoints, on the same plan.
+        summary: Lines at the top of the page.
+        title: Title of the page.
     """
     trained = max((one.model.longest_context or 0 for one in inspections), default=0) or None
     sections = []
@@ -96,7 +96,7 @@ def _figures(name: str, tables: figures.Tables, trained: int | None) -> "list[Fi
 
 
 def _means(name: str, table: pd.DataFrame) -> str:
-    """Means by layer or length, as a table of HTML."""
+    """Means by layer, length or task, as an HTML table."""
     if name == "drift":
         plain = table[table["form"] == "state"]
         values = plain.pivot_table(index="layer", columns="length", values="cosine")

@@ -1,4 +1,4 @@
-"""A figure of how well a growing classifier predicted each piece before it read it."""
+"""A figure of how well a growing classifier predicted each piece of rows before reading it."""
 
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def prequential_figure(table: pd.DataFrame) -> "Figure":
-    """Log-loss and accuracy over the rows seen: each piece, and the mean over all rows so far.
+    """Log-loss and accuracy over rows read: of each piece, and the mean over all rows so far.
 
     Args:
-        table: `prequential_` of a classifier: `rows_seen` before a piece, `rows` in it, `log_loss`
-            and `accuracy` on it.
+        table: `prequential_` of a classifier: the rows read before a piece (`rows_seen`), its own
+            `rows`, and `log_loss` and `accuracy` on it.
     """
     figure, axes = panels(2)
     for ax, (column, label) in zip(

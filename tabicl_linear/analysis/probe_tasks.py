@@ -1,4 +1,4 @@
-"""Fixed synthetic tasks on which models are looked at."""
+"""Fixed synthetic tasks on which models are analysed."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,29 +12,28 @@ from tabicl_linear.priors.base import Prior, TaskShape, drawn
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 SEED = 2718
-"""Seed of the probe tasks of every run, whatever its own seed."""
+"""Seed of the probe tasks, the same for all runs."""
 NUM_FEATURES, NUM_CLASSES = 10, 5
-"""Sizes of probe tasks, where a model takes them: those of the paper's length generalisation."""
+"""Sizes of probe tasks, if the model takes them: those of the paper's length generalisation."""
 NUM_QUERIES = 100
 REFERENCE = 1000
-"""Rows of the state that the paper compares others with."""
+"""Context rows of the state with which the paper compares others."""
 FACTORS = (0.125, 0.25, 0.5, 1, 2, 4)
-"""Context lengths of a probe, in times of the longest table of training."""
+"""Context lengths of a probe, as multiples of the longest table of training."""
 LONGEST = 16_000
-"""Rows of a probe beyond the trained length at most, so that probes of long runs stay cheap."""
+"""Most context rows of a probe beyond the trained length, so that probes stay cheap."""
 
 
 class Probe(NamedTuple):
-    """Tasks whose first rows are context, as many as one likes, and whose last are queries.
+    """Tasks whose last rows are queries; any number of the first rows can serve as context.
 
     Attributes:
         x: Features; may hold NaN.
-        y: Classes; each occurs among the first rows, and among the queries too if it has two rows.
+        y: Classes; each occurs among the first rows, and also among the queries if it has two rows.
         categorical: Which columns hold category codes.
-        num_queries: Query rows.
-        trained: Rows of the longest table of training; None where that is not known.
-        states: Where `fit` keeps the states of one model by context length, and finds them again;
-            None to keep nothing.
+        num_queries: Number of query rows.
+        trained: Rows of the longest table of training; None if unknown.
+        states: Cache of `fit`: the states of one model by context length; None for no cache.
     """
 
     x: Float[Tensor, "b n m"]
@@ -46,30 +45,30 @@ class Probe(NamedTuple):
 
     @property
     def num_context(self) -> int:
-        """Rows that can be context."""
+        """Number of rows that can be context."""
         return self.x.shape[1] - self.num_queries
 
     @property
     def queries(self) -> tuple[Float[Tensor, "b q m"], Int[Tensor, "b q"]]:
-        """The query rows, the same for every context, and their classes."""
+        """The query rows, the same for every context length, and their classes."""
         return self.x[:, self.num_context :], self.y[:, self.num_context :]
 
     def context(self, length: int) -> tuple[Float[Tensor, "b c m"], Int[Tensor, "b c"]]:
-        """The first so many rows and their classes.
+        """The first `length` rows and their classes.
 
         Raises:
-            DataError: There are not as many.
+            DataError: The tasks have fewer context rows.
         """
         check_lengths([length], self.num_context)
         return self.x[:, :length], self.y[:, :length]
 
     def fit(self, model: InContextModel, length: int, *, anew: bool = False) -> InContextState:
-        """What a model makes of the first so many rows.
+        """The states of a model fitted on the first `length` rows, from the cache if possible.
 
         Args:
-            model: The model; if `states` holds any, the one that they are of.
+            model: The model; always the same one while there is a cache.
             length: Rows of context.
-            anew: Compute states that are kept, too, for a caller that watches the computation.
+            anew: Compute even cached states again, for a caller that records the computation.
         """
         if self.states is not None and length in self.states and not anew:
             return self.states[length]
@@ -80,8 +79,8 @@ class Probe(NamedTuple):
         return state
 
     def has_tasks_of(self, other: "Probe") -> bool:
-        """Whether both hold the same tasks, to the bit."""
-        # As bytes: a missing value is equal to itself.
+        """Whether both hold bit-identical tasks."""
+        # Compared as bytes, in which NaN equals NaN.
         pairs = zip(self[:3], other[:3], strict=True)
         return self.num_queries == other.num_queries and all(
             a.shape == b.shape and torch.equal(_bytes(a), _bytes(b)) for a, b in pairs
@@ -98,9 +97,9 @@ def _bytes(values: Tensor) -> Tensor:
 
 
 def default_lengths(trained: int) -> list[int]:
-    """Context lengths around the trained one, from an eighth to four times of it.
+    """Context lengths in rows, from an eighth to four times the trained length.
 
-    Those beyond it end at 16,000 rows, and those with hardly more rows than classes are left out.
+    Lengths beyond the trained one are at most 16,000 rows; none has fewer rows than classes.
     """
     most = max(trained, LONGEST)
     lengths = {round(factor * trained) for factor in FACTORS}
@@ -116,18 +115,20 @@ def draw_probe(
     feature_range: tuple[int, int],
     max_classes: int,
 ) -> Probe:
-    """Draw tasks from a constant seed; they do not depend on lengths up to the default ones.
+    """Draw probe tasks from a constant seed.
+
+    They are the same for all `lengths` that do not exceed the default ones.
 
     Args:
-        prior: What to draw from. Global generators stay as they are.
-        lengths: Context lengths that will be asked for, in rows.
+        prior: The prior to draw from. Global random generators are left unchanged.
+        lengths: Context lengths that will be needed, in rows.
         trained: Rows of the longest table of training.
-        num_tasks: Tasks.
-        feature_range: Fewest and most columns that the prior is asked for.
-        max_classes: Most classes.
+        num_tasks: Number of tasks.
+        feature_range: Fewest and most columns that a task may have.
+        max_classes: Most classes that a task may have.
 
     Raises:
-        ConfigError: A length below the number of classes.
+        ConfigError: A length is below the number of classes.
     """
     num_classes = min(NUM_CLASSES, max_classes)
     if min(lengths) < num_classes:
@@ -151,15 +152,15 @@ def draw_probe(
 
 
 def queried(y: Int[Tensor, " n"], num_queries: int, *, first: int) -> Int[Tensor, " n"]:
-    """An order of rows under which the last ones show every class that can be spared before.
+    """An order of rows such that the queries, the last rows, hold as many classes as possible.
 
-    A class that they lack gives its last row, in exchange for the first query whose class has
-    others; all other rows stay where they are.
+    For each class that the queries lack, its last row is swapped with the first query whose class
+    has several queries, unless the class has no row to spare. All other rows stay where they are.
 
     Args:
         y: Classes of the rows.
-        num_queries: How many of the last rows are queries.
-        first: Rows at the beginning that stay, since they show all classes.
+        num_queries: Number of queries.
+        first: Rows at the beginning that stay in place, since they show all classes.
     """
     order = torch.arange(len(y), device=y.device)
     begin = len(y) - num_queries

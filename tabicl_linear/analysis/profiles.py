@@ -1,4 +1,4 @@
-"""Means over tasks by token position, which profiles of gates and contributions share."""
+"""Bins of token positions and means over tasks, for profiles of gates and contributions."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +10,17 @@ from tabicl_linear.types import Float, Tensor
 
 
 def bin_edges(length: int, num_bins: int | None) -> npt.NDArray[np.int64]:
-    """Edges of about so many bins of positions, evenly spaced on a logarithmic scale.
+    """Edges of bins of positions, evenly spaced on a logarithmic scale.
 
     Args:
-        length: Positions.
-        num_bins: Bins at most; one for every position if None.
+        length: Number of positions.
+        num_bins: Most bins; if None, one for every position.
+
+    Returns:
+        Increasing positions from 0 to `length`; bin i is from edge i to before edge i + 1.
+
+    Raises:
+        DataError: `num_bins` is below 1.
     """
     if num_bins is None or num_bins >= length:
         return np.arange(length + 1)
@@ -32,10 +38,10 @@ def means_of_bins(z: Float[Tensor, "b t"], edges: npt.NDArray[np.int64]) -> Floa
 
 
 def interval(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], ...]:
-    """Mean over the first axis, and its 95 % interval by Student's t; NaN limits for one value.
+    """Mean over the first axis, and the limits of its 95 % interval by Student's t.
 
     Args:
-        values: Observations first.
+        values: Observations along the first axis. If there is only one, the limits are NaN.
     """
     mean, count = values.mean(0), len(values)
     if count < 2:

@@ -23,19 +23,19 @@ def write_rates(
 
     Args:
         layers: Streams of every layer, as `record_streams` gives them, or their `gates`.
-        num_tasks: Tasks that were fitted; every sequence is one if None.
-        num_bins: Positions are averaged in about so many bins, evenly spaced on a logarithmic
-            scale; every position stands alone if None.
+        num_tasks: Number of tasks that were fitted; if None, every sequence is a task.
+        num_bins: Positions are averaged in at most this many bins, evenly spaced on a logarithmic
+            scale; if None, each position has its own row.
 
     Returns:
         Columns layer, gate, position, last, mean, low, high:
 
-        - gate: `write_rate`: beta_t with its decay over time (dt_t of Mamba-2); `kept`: alpha_t =
-          exp(log_decay), averaged over key channels where each has its own. What a layer does not
-          have is absent.
+        - gate: `write_rate` for beta_t, including its decay over time (dt_t for Mamba-2); `kept`
+          for alpha_t = exp(log_decay), averaged over key channels if each has its own. A layer
+          without one of them has no rows for it.
         - position, last: first and last token of the bin; tokens count from 0.
-        - mean, low, high: mean over tasks, after heads, cells, directions and the tokens of the
-          bin, and its 95 % interval (NaN for a single task).
+        - mean, low, high: mean over tasks and its 95 % interval (NaN for a single task). Heads,
+          cells, directions and the tokens of the bin are averaged first.
 
     Raises:
         NotInModel: No layer has a write rate or gate.
@@ -66,7 +66,7 @@ def write_rates(
 
 
 def token_means(profiles: pd.DataFrame, by: str | list[str]) -> pd.Series:
-    """Means of a table of `write_rates` over the tokens of its bins, by some of its columns."""
+    """Means of a table of `write_rates` over tokens, grouped by some of its columns."""
     tokens = profiles["last"] - profiles["position"] + 1
     sums = profiles.assign(tokens=tokens, sum=profiles["mean"] * tokens).groupby(by)
     return sums["sum"].sum() / sums["tokens"].sum()

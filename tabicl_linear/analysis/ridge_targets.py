@@ -1,4 +1,4 @@
-"""The state of a layer against the ridge solution of its own keys and values (Equation 3)."""
+"""Compares the state of a layer with the ridge solution of its own keys and values (Equation 3)."""
 
 from collections.abc import Sequence
 
@@ -19,15 +19,15 @@ def ridge_target(
     regulariser: float = 0.01,
     num_tasks: int | None = None,
 ) -> pd.DataFrame:
-    """How near every state is to the ridge regression from the keys that it wrote to their values.
+    """How close each state is to the ridge regression from the keys written to it to their values.
 
     S_ridge = V^T K (K^T K + n lambda I)^-1 minimises sum_t |S k_t - v_t|^2 + n lambda |S|_F^2.
 
     Args:
         layers: Streams of every layer while the context was fitted, as `record_streams` gives them.
-        states: What was fitted, from `matrices`.
-        regulariser: lambda > 0. The paper does not say which its ridge model has.
-        num_tasks: Tasks that were fitted; every sequence is one if None.
+        states: The fitted states, from `matrices`.
+        regulariser: lambda > 0. The paper does not state the value of its ridge model.
+        num_tasks: Number of tasks that were fitted; if None, every sequence is a task.
 
     Returns:
         Columns task, cell, layer, head and
@@ -36,8 +36,8 @@ def ridge_target(
         - error, ridge_error: sum_t |S k_t - v_t|^2 / sum_t |v_t|^2, and that of S_ridge.
 
     Raises:
-        NotInModel: No layer has a matrix state, or the channels of one, of a rule of somebody else,
-            do not hold a key for each value.
+        NotInModel: No layer has a matrix state, or a user's own rule has a layer whose channels do
+            not hold one key for each value.
         DataError: The regulariser is not positive.
 
     Example:
@@ -90,10 +90,10 @@ def solution(
 def _of_state(
     z: Float[Tensor, "s t h _e"], num_states: int, width: int
 ) -> Float[Tensor, "r h _t e"]:
-    """Writes of every state, heads first; both directions of one state in a row.
+    """The writes of every state, with heads before tokens, in float64.
 
-    Several writes of a token stand side by side in the channels (DeltaProduct), one after the other
-    here.
+    Both directions of one state follow one another along the tokens. So do several writes of a
+    token (DeltaProduct), which in `z` are next to each other in the channels.
     """
     writes = z.double().unflatten(-1, (-1, width)).movedim(-2, 2).flatten(1, 2)
     return writes.unflatten(0, (num_states, -1)).flatten(1, 2).transpose(1, 2)

@@ -22,8 +22,8 @@ def order_sensitivity(
 ) -> pd.DataFrame:
     """Spread of predictions over permutations of the context rows.
 
-    A model whose state is a sum over rows predicts the same whatever the order; recurrent ones
-    do not, final-state readouts of delta rules included.
+    A model whose state is a sum over rows predicts the same in every order. Recurrent models do
+    not, nor do final-state readouts of delta rules.
 
     Args:
         model: The model.
@@ -31,16 +31,16 @@ def order_sensitivity(
         y: Their classes.
         queries: Rows to predict.
         categorical: Which columns hold category codes.
-        permutations: Orders to compare, the given one among them; at least two.
-        seed: Names the others.
+        permutations: Number of orders to compare, at least two; the first is that of `x`.
+        seed: Determines the other orders.
 
     Returns:
         Columns task, query and
 
-        - spread: standard deviation over orders of the probability of a class, mean over classes.
-        - total_variation: distance of an order's probabilities to the mean prediction, half the
-          sum of absolute differences, mean over orders: 0 to 1.
-        - agreement: share of the orders that predict the class which most of them predict.
+        - spread: standard deviation over orders of a class's probability, mean over classes.
+        - total_variation: half the sum of absolute differences between an order's probabilities
+          and the mean prediction, mean over orders; from 0 to 1.
+        - agreement: share of the orders whose predicted class is the most frequent one.
 
     Raises:
         DataError: Fewer than two orders.

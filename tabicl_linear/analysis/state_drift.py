@@ -18,7 +18,7 @@ from tabicl_linear.errors import DataError
 from tabicl_linear.types import Float, Tensor
 
 DIRECTIONS = 8
-"""Leading singular directions whose subspaces are compared, at most."""
+"""Most leading singular directions of the subspaces that are compared."""
 
 FORMS = ("state", "normalised")
 
@@ -34,24 +34,25 @@ def drift(
     Args:
         states: Context length in rows to states, as `states_at` returns them; lengths increase.
         reference: The length to compare with; the longest if None. The paper's is 1000.
-        num_tasks: Tasks that were fitted; every sequence is one if None.
+        num_tasks: Number of tasks that were fitted; if None, every sequence is a task.
 
     Returns:
         Columns task, cell, layer, head, length, form, those of `norms`, and
 
-        - form: `state`, or `normalised`: the state scaled to the Frobenius norm sqrt(v), as
-          Frobenius-normalised readouts see it at first. Cosines and overlaps are those of both.
-        - cosine, cosine_to_previous: of the flattened state to that at the reference length, and
-          to that at the length before (NaN at the first).
+        - form: `state`, or `normalised` for the state scaled to the Frobenius norm sqrt(v), as
+          Frobenius-normalised readouts see it before training. Cosines and overlaps are equal for
+          both.
+        - cosine, cosine_to_previous: cosine between the flattened state and that at the reference
+          length, or that at the previous length (NaN at the first).
         - distance: |S - S_reference|_F / |S_reference|_F.
-        - value_overlap, key_overlap: of the subspaces of the leading r left and right singular
-          vectors with those of the reference, |U^T U_reference|_F^2 / r, from 0 to 1. r is 8, or
-          half the width of heads that are at most 8 wide: all directions would overlap in any case.
-          NaN where heads have width 1.
+        - value_overlap, key_overlap: overlap of the subspace of the leading r left or right
+          singular vectors with that of the reference, |U^T U_reference|_F^2 / r, from 0 to 1. r is
+          8, or half the head width if that is at most 8, since subspaces of the full width overlap
+          in any case. NaN for heads of width 1.
 
     Raises:
         NotInModel: No layer has a matrix state.
-        DataError: The reference is none of the lengths, or they do not increase.
+        DataError: The reference is not one of the lengths, or the lengths do not increase.
 
     Example:
         >>> import torch
@@ -102,7 +103,7 @@ class _States(NamedTuple):
         return self.S, self.S * self.S.shape[-2] ** 0.5 / norm
 
     def against(self, target: "_States", previous: Tensor | None) -> dict[str, dict[str, Tensor]]:
-        """Values of every head by form and name, `[s h]` each; `previous` is the state before."""
+        """Comparisons `[s h]` by form and name; `previous` is the state at the previous length."""
         unknown = self.S.new_full(self.S.shape[:2], torch.nan)
         comparisons = {
             "cosine": cosine(self.S, target.S),
@@ -117,7 +118,7 @@ class _States(NamedTuple):
 
 
 def cosine(S: Float[Tensor, "s h v k"], R: Float[Tensor, "s h v k"]) -> Float[Tensor, "s h"]:
-    """Cosine of flattened states; 0 where one was never written."""
+    """Cosine between flattened states; 0 where one of them was never written."""
     S, R = S.double().flatten(-2), R.double().flatten(-2)
     scale = S.norm(dim=-1) * R.norm(dim=-1)
     return (S * R).sum(-1) / scale.clamp(min=LEAST)
@@ -130,9 +131,9 @@ def distance(S: Float[Tensor, "s h v k"], R: Float[Tensor, "s h v k"]) -> Float[
 
 
 def cosines(states: Mapping[int, Matrices], reference: int) -> pd.DataFrame:
-    """Cosine of states to those at a reference length alone: columns layer, length, cosine.
+    """Cosine between states and those at a reference length: columns layer, length, cosine.
 
-    Means over heads, cells and tasks, as in the paper's heatmaps.
+    Cosines are means over heads, cells and tasks, as in the paper's heatmaps.
     """
     rows = [
         (layer, length, float(cosine(S, states[reference][layer]).mean()))
@@ -143,7 +144,7 @@ def cosines(states: Mapping[int, Matrices], reference: int) -> pd.DataFrame:
 
 
 def _leading(U: Float[Tensor, "s h v r"]) -> Float[Tensor, "s h v _d"]:
-    """The first columns: so many that not every subspace of as many is the same."""
+    """The first columns: few enough that subspaces of this dimension can differ."""
     width = U.shape[-2]
     return U[..., : DIRECTIONS if width > DIRECTIONS else width // 2]
 

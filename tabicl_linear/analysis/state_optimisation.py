@@ -1,7 +1,7 @@
 """The hidden-state oracle (section 4.1, appendix B.4): how good could a fitted state be?
 
-The model is frozen and the matrices that its layers have written are optimised by gradient descent,
-so that the model predicts the rows of the context when they are read as queries.
+The model is frozen, and gradient descent optimises the matrices that its layers have written, so
+that the model predicts the labels of the context's own rows when they are read as queries.
 """
 
 import math
@@ -26,25 +26,28 @@ Start = Literal["training_rows", "all_rows"]
 
 @dataclass(frozen=True)
 class OracleOptions:
-    """How states are optimised; the defaults are the authors' but for the rate and the start.
+    """How states are optimised; the defaults are the authors' except for the rate and the start.
 
     Attributes:
-        learning_rate: Of AdamW, in units of the root mean square of each head's starting state, so
-            that one value serves rules whose states differ by orders of magnitude; absolute where
-            `absolute_rate` is set (the authors take 3e-3 for DeltaNet and 0.4 for GLA).
-        absolute_rate: Take the rate as it is.
-        weight_decay: Of AdamW.
+        learning_rate: Learning rate of AdamW, in units of the root mean square of each head's
+            starting state, so that one value serves rules whose states differ by orders of
+            magnitude.
+        absolute_rate: Do not scale the learning rate (the authors take 3e-3 for DeltaNet and 0.4
+            for GLA).
+        weight_decay: Weight decay of AdamW.
         held_out: Share of the rows that are held out for early stopping.
         batch_rows: Rows of a minibatch.
-        gradient_rows: Rows of a task whose gradients are held at a time; they add up to those of a
-            minibatch.
-        pass_rows: Rows that a pass draws from the others; all of them if None.
-        max_epochs: Passes over the other rows at most.
+        gradient_rows: Rows of a task that are backpropagated at a time; their gradients add up to
+            those of the minibatch. Smaller numbers need less memory.
+        pass_rows: Rows that a pass draws from those not held out; None for all of them.
+        max_epochs: Most passes over the rows not held out.
         patience: Passes without a better loss on the held-out rows after which it stops.
         tolerance: How much lower that loss must be to count as better.
-        start: training_rows: the state of the rows that are not held out, so that the held-out rows
-            are new to it. all_rows: the state given, which has seen them, as the authors' has.
-        seed: Of the rows held out; the order of the others follows from the next seed.
+        start: `training_rows` starts from the state of the rows not held out, so that the held-out
+            rows are new to it; `all_rows` from the fitted state, which has seen them, as the
+            authors do.
+        seed: Seed of the choice of held-out rows; the order of the other rows follows from the
+            next seed.
     """
 
     learning_rate: float = 0.01
@@ -80,12 +83,13 @@ class Epoch(NamedTuple):
     """Losses of each task after a pass; pass 0 is the start.
 
     Attributes:
-        number: The pass.
-        training: Mean cross-entropy of the rows optimised on, while the pass went on; NaN at 0.
-        held_out: That of the held-out rows after it.
+        number: Number of the pass.
+        training: Mean cross-entropy of the rows of the pass, each before the step that it is part
+            of; NaN at pass 0.
+        held_out: Mean cross-entropy of the held-out rows after the pass.
         improved: Whether the state is the best of the task so far.
-        relative_updates: |S - S_start|_F / |S_start|_F of every layer, over all tasks; the authors
-            tune learning rates to 0.01 to 0.1.
+        relative_updates: |S - S_start|_F / |S_start|_F of every layer, over all tasks. The authors
+            tune learning rates so that these are 0.01 to 0.1.
     """
 
     number: int
@@ -121,27 +125,28 @@ def optimise_states(
 ) -> InContextState:
     """Optimise the matrices of a fitted state on the rows that it was fitted on.
 
-    Rows are read as queries, under the statistics of the state and without their labels; ridge
-    inputs of a row come from the other rows, as they do in its context. Tasks do not influence each
-    other. The model stays as it is, and gradients go through the kernels that it trains with.
+    Rows are read as queries, with the column statistics of the state and without their labels. The
+    ridge inputs of a row come from the other rows, as they do in a context. Tasks do not influence
+    each other. Gradients go through the same kernels as in training.
 
     Args:
-        model: What fitted the state; its parameters are not changed.
-        state: Fitted on all the rows. It stays as it is.
+        model: The model that fitted the state; it is not changed.
+        state: The state of all the rows; it is not changed.
         x: The rows of the context, as in `fit`.
         y: Their labels.
-        options: How; the defaults if left out.
-        held_out: Positions of the rows to hold out, the same in all tasks; drawn as the options say
-            if left out.
-        on_epoch: Called after every pass, and with the start as pass 0.
+        options: How to optimise; the defaults if None.
+        held_out: Positions of the rows to hold out, the same in all tasks; if None, drawn as the
+            options say.
+        on_epoch: Called after every pass, and before the first one with the start as pass 0.
 
     Returns:
-        The state with the matrices that had the lowest loss on the held-out rows, or with those of
-        the start where none had a lower one. `model.predict` takes it like any other.
+        The state with the matrices that had the lowest loss on the held-out rows, or those of the
+        start if no pass was better. `model.predict` takes it like any other state.
 
     Raises:
         ConfigError: A mixer has no matrix state.
-        DataError: Rows or a state that the model cannot take, or too few rows to hold some out.
+        DataError: The model cannot take the rows or the state, or there are too few rows to hold
+            some out.
 
     Example:
         >>> import torch
@@ -173,7 +178,7 @@ def _optimise(
     options: OracleOptions,
     on_epoch: Callable[[Epoch], None],
 ) -> tuple[LayerState, ...]:
-    """The best states of all tasks, optimised on some rows and chosen by those held out."""
+    """The best states of all tasks, optimised on `rows` and chosen by the loss on `held_out`."""
     layers = context.state.layers if options.start == "all_rows" else context.fit(rows)
     matrices = StateMatrices(layers, absolute=options.absolute_rate)
     optimizer = torch.optim.AdamW(
@@ -191,7 +196,7 @@ def _optimise(
         training = _pass(context, matrices, optimizer, drawn, options)
         layers = map_tensors(torch.Tensor.detach, matrices.layers())
         loss = context.loss(layers, held_out)
-        # What has waited long enough is over for its task, whatever others still gain.
+        # A task whose patience has run out is finished, even while others still improve.
         improved = (loss < lowest - options.tolerance) & (waited < options.patience)
         best = _chosen(improved, layers, best, context.tables.num_cells)
         lowest = loss.where(improved, lowest)
@@ -209,13 +214,13 @@ def _pass(
     rows: Int[Tensor, " t"],
     options: OracleOptions,
 ) -> Float[Tensor, " b"]:
-    """One step for every minibatch of rows; the mean loss of every task on the way."""
+    """Take a step for every minibatch of rows; return each task's mean loss during the pass."""
     total = torch.zeros((), device=context.x.device)
     for batch in rows.split(options.batch_rows):
         optimizer.zero_grad()
         for part in batch.split(options.gradient_rows):
             losses = context.losses(matrices.layers(), part)
-            # Tasks are summed: the step of one does not depend on how many there are.
+            # Losses are summed over tasks, so the step of one does not depend on their number.
             (losses.sum() / len(batch)).backward()
             total = total + losses.detach()
         optimizer.step()
@@ -233,7 +238,7 @@ def _relative_updates(
 def _chosen(
     tasks: Tensor, new: tuple[LayerState, ...], old: tuple[LayerState, ...], num_cells: int
 ) -> tuple[LayerState, ...]:
-    """The new states of some tasks, the old ones of the others."""
+    """The new states where `tasks` is true, the old ones elsewhere."""
     of_cells = tasks.repeat_interleave(num_cells).view(-1, 1, 1, 1)
     matrices = [
         matrix_of(a.rule_state).where(of_cells, matrix_of(b.rule_state))
@@ -246,7 +251,7 @@ def _chosen(
 def _split(
     num_rows: int, options: OracleOptions, chosen: Tensor | None, device: torch.device
 ) -> tuple[Int[Tensor, " t"], Int[Tensor, " h"]]:
-    """Rows to optimise on and rows held out, each in the order of the context."""
+    """Positions of the rows to optimise on and of those held out, each in increasing order."""
     if chosen is None:
         generator = torch.Generator().manual_seed(options.seed)
         order = torch.randperm(num_rows, generator=generator, device="cpu")
@@ -264,7 +269,7 @@ def _split(
 
 @contextmanager
 def _frozen(model: InContextModel) -> Iterator[None]:
-    """Let no parameter want a gradient: what is optimised is the state alone."""
+    """Turn gradients of the model's parameters off within the block: only the state gets any."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     try:
         for parameter in parameters:

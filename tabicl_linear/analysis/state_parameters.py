@@ -1,4 +1,4 @@
-"""Fitted states as parameters, and the rows of their context as what these should predict."""
+"""Fitted states as parameters to optimise, and their context's rows as the targets."""
 
 import torch
 from torch.nn import functional
@@ -13,25 +13,25 @@ from tabicl_linear.types import Float, Tensor
 
 
 class ContextRows:
-    """Rows of a context as queries of states that can be optimised.
+    """The rows of a context, read as queries from states that are being optimised.
 
     Args:
         model: The frozen model.
-        state: Whose statistics and classes count; a copy, since autograd keeps parts of it.
-        x: All rows.
+        state: Its column statistics and classes are used. Pass a copy: autograd keeps parts of it.
+        x: All rows of the context.
         y: Their labels.
     """
 
     def __init__(self, model: InContextModel, state: InContextState, x: Tensor, y: Tensor) -> None:
         with torch.no_grad():
-            model.predict(state, x[:, :1])  # refuses what does not belong together
+            model.predict(state, x[:, :1])  # raises if state and rows do not belong together
         self.model, self.state, self.x, self.y = model, state, x, y
         self.size = chunk_rows(model.device)
         self.tables = model.tables(state.statistics)
         self.ridge_predictions = self._ridge_predictions()
 
     def _ridge_predictions(self) -> RidgePredictions | None:
-        """Predictions of every row from the others, as a query has them: without its own label."""
+        """The ridge predictions of every row from all others, so without its own label."""
         ridge = self.tables.open(self.x, self.y, None, self.size)
         if ridge is None:
             return None
@@ -43,13 +43,13 @@ class ContextRows:
 
     @torch.no_grad()
     def fit(self, rows: Tensor) -> tuple[LayerState, ...]:
-        """The states of some rows, under the statistics of all."""
+        """The states fitted on some rows, with the column statistics of all."""
         return self.model.fit(
             self.x[:, rows], self.y[:, rows], statistics=self.state.statistics
         ).layers
 
     def losses(self, layers: tuple[LayerState, ...], rows: Tensor) -> Float[Tensor, " b"]:
-        """Sums of the cross-entropies of some rows."""
+        """The cross-entropy of some rows, as a sum for each task."""
         x, all_rows = self.x[:, rows], self.ridge_predictions
         of_ridge = None if all_rows is None else all_rows.rows(rows)
         tokens = self.tables.query_tokens(x, of_ridge)
@@ -63,30 +63,30 @@ class ContextRows:
 
     @torch.no_grad()
     def loss(self, layers: tuple[LayerState, ...], rows: Tensor) -> Float[Tensor, " b"]:
-        """Mean cross-entropy of some rows, without gradients."""
+        """The mean cross-entropy of some rows for each task, without gradients."""
         parts = [self.losses(layers, part) for part in rows.split(self.size)]
         return torch.stack(parts).sum(0) / len(rows)
 
 
 class StateMatrices:
-    """The matrices of all layers, as parameters in units of their heads' size.
+    """The matrices of all layers as parameters, in units of each head's root mean square.
 
     Args:
         layers: The states to start from.
-        absolute: Take one as the unit.
+        absolute: Use 1 as the unit of all heads.
     """
 
     def __init__(self, layers: tuple[LayerState, ...], *, absolute: bool) -> None:
         self._layers = layers
         start = [matrix_of(layer.rule_state).clone() for layer in layers]
         sizes = [S.square().mean((-1, -2), keepdim=True).sqrt() for S in start]
-        # A head that has written nothing has no size.
+        # A head to which nothing was written has size 0, and gets the unit 1.
         self._units = [torch.ones_like(s) if absolute else s.where(s > 0, 1.0) for s in sizes]
         pairs = zip(start, self._units, strict=True)
         self.parameters = [(S / unit).requires_grad_() for S, unit in pairs]
 
     def layers(self) -> tuple[LayerState, ...]:
-        """The states that the parameters stand for."""
+        """The states with the matrices of the parameters."""
         parts = zip(self._layers, self.parameters, self._units, strict=True)
         return tuple(
             layer._replace(rule_state=MatrixState(parameter * unit))

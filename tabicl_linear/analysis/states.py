@@ -14,20 +14,21 @@ from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 Matrices = Mapping[int, Tensor]
-"""Layer, counted from 1, to its states S [s h v k] in float64, read as o = S q. `s` counts
-sequences: tasks, in each its cells. Layers whose state is no matrix are absent."""
+"""The states S [s h v k] of each layer (from 1) in float64, read as o = S q. `s` counts sequences:
+the cells of the first task, then those of the second, and so on. Layers whose state is not a matrix
+are absent."""
 
 LEAST = 1e-300
-"""Keeps quotients of norms finite; far below any norm of a state that was written."""
+"""Smallest divisor in quotients of norms; far below the norm of any state that was written."""
 
 
 def matrices(model: InContextModel, state: InContextState) -> Matrices:
-    """The matrix that every layer reads, o = S q; empty for states that are none, as softmax's.
+    """The matrix S of every layer that reads o = S q; empty for softmax attention, which has none.
 
-    That of layer-local ridge is the solution of its sums.
+    For layer-local ridge, S is the solution of its sums.
 
     Args:
-        model: What fitted the state.
+        model: The model that fitted the state.
         state: A fitted context.
     """
     layers = enumerate(zip(model.backbone.layers(), state.layers, strict=True), start=1)
@@ -40,7 +41,7 @@ def _matrix(rule: UpdateRule, state: RuleState) -> Tensor | None:
         return state.S.double()
     if not isinstance(state, GramState):
         return None
-    # Reads of sums are linear in the query: columns of S are reads of unit vectors.
+    # Reading is linear in the query, so the reads of unit vectors are the columns of S.
     groups, heads, _, keys = state.cross.shape
     unit = torch.eye(keys, dtype=torch.float64, device=state.cross.device)
     queries = unit[None, :, None, :].expand(groups, keys, heads, keys)
@@ -55,7 +56,7 @@ def states_at(
     *,
     categorical: Bool[Tensor, "b m"] | None = None,
 ) -> dict[int, Matrices]:
-    """Matrix states after the first so many rows of a context, each fitted on its own.
+    """Matrix states by context length, each fitted from scratch on the first rows of a context.
 
     Args:
         model: The model.
@@ -65,7 +66,7 @@ def states_at(
         categorical: Which columns hold category codes.
 
     Raises:
-        DataError: Lengths that do not increase or exceed the rows.
+        DataError: The lengths do not increase, or exceed the rows.
     """
     check_lengths(lengths, x.shape[1])
     with torch.no_grad():
@@ -76,7 +77,7 @@ def states_at(
 
 
 def check_lengths(lengths: Sequence[int], num_rows: int) -> None:
-    """Refuse lengths that do not increase from at least 1, or exceed the rows there are."""
+    """Raise `DataError` for lengths that do not increase from at least 1 up to `num_rows`."""
     increasing = all(a < b for a, b in zip([0, *lengths], lengths, strict=False))
     if not lengths or not increasing:
         raise DataError(
@@ -91,11 +92,11 @@ def check_lengths(lengths: Sequence[int], num_rows: int) -> None:
 
 
 def norms(S: Float[Tensor, "*s v k"]) -> dict[str, Float[Tensor, "*s"]]:
-    """Norms and ranks of matrices.
+    """Norms and ranks of matrices, by name.
 
-    frobenius; spectral: the largest singular value; max_abs: the largest entry; effective_rank:
-    exp(H(sigma / sum sigma)) with the entropy H; stable_rank: (frobenius / spectral)^2. Ranks of a
-    state that was never written are 0.
+    frobenius: the Frobenius norm. spectral: the largest singular value. max_abs: the largest
+    absolute entry. effective_rank: exp(H(sigma / sum sigma)) with the entropy H. stable_rank:
+    (frobenius / spectral)^2. Ranks of a state that was never written are 0.
     """
     S = S.double()
     sigma = torch.linalg.svdvals(S)
@@ -117,7 +118,7 @@ def state_norms(states: Matrices, *, num_tasks: int | None = None) -> pd.DataFra
 
     Args:
         states: From `matrices`.
-        num_tasks: Tasks that were fitted; every sequence is one if None.
+        num_tasks: Number of tasks that were fitted; if None, every sequence is a task.
 
     Returns:
         Columns task, cell, layer, head, frobenius, spectral, max_abs, effective_rank and
@@ -141,7 +142,7 @@ def state_norms(states: Matrices, *, num_tasks: int | None = None) -> pd.DataFra
 
 
 def check_any(states: Matrices) -> None:
-    """Refuse states of a model without a matrix in any layer."""
+    """Raise `NotInModel` if no layer has a matrix state."""
     if not states:
         raise NotInModel(
             "No layer of the model has a matrix state: softmax attention keeps the keys and values "
@@ -152,7 +153,14 @@ def check_any(states: Matrices) -> None:
 def heads_table(
     values: Mapping[str, Float[Tensor, "s h"]], layer: int, num_tasks: int | None, **same: Any
 ) -> pd.DataFrame:
-    """A row for each task, cell and head of a layer: the values, and what is the same for all."""
+    """A table with a row for each task, cell and head of a layer.
+
+    Args:
+        values: Columns of the table, by name.
+        layer: Number of the layer, from 1.
+        num_tasks: Number of tasks that were fitted; if None, every sequence is a task.
+        **same: Columns with the same value in all rows.
+    """
     grids = {name: by_task(z, num_tasks) for name, z in values.items()}
     tasks, cells, heads = next(iter(grids.values())).shape
     index = torch.cartesian_prod(*(torch.arange(1, n + 1) for n in (tasks, cells, heads)))

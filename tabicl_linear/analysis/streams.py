@@ -1,7 +1,7 @@
-"""What the mixers of a model hand to their rules while it fits a context.
+"""Records the streams that the mixers of a model pass to their rules while it fits a context.
 
-The one way to see inside: a hook on what `project` returns (`SequenceMixer.register_streams_hook`).
-It is the same for every mixer, also one from a user's own file, and changes nothing.
+They are recorded by a hook on what `project` returns (`SequenceMixer.register_streams_hook`). It
+works for every mixer, also for a user's own, and does not change what the model computes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,11 +19,12 @@ from tabicl_linear.types import Float, Tensor
 
 
 class Gates(NamedTuple):
-    """The part of streams that says how strongly tokens are written and what is forgotten.
+    """The part of streams that says how strongly tokens are written and how much is forgotten.
 
     Attributes:
-        beta: Effective write rates, the decay of `InverseTimeDecay` included; None without any.
-        log_decay: log alpha_t <= 0, one gate per head or per key channel; None without any.
+        beta: Effective write rates, including the decay of `InverseTimeDecay`; None if the mixer
+            has no write rates.
+        log_decay: log alpha_t <= 0, one gate per head or per key channel; None if it has no gates.
     """
 
     beta: Float[Tensor, "s t h"] | None
@@ -31,12 +32,17 @@ class Gates(NamedTuple):
 
 
 def gates(streams: Streams) -> Gates:
-    """Write rates and gates of streams, without queries, keys and values: what `keep` can be."""
+    """Write rates and gates of streams only; for the argument `keep` of `record_streams`."""
     return Gates(streams.beta, streams.log_decay)
 
 
 class Recording:
-    """What was written while `record_streams` was open."""
+    """What was written within the block of `record_streams`.
+
+    Args:
+        bidirectional: Whether the readout of each layer is bidirectional.
+        keep: What to keep of the streams, as in `record_streams`.
+    """
 
     def __init__(self, bidirectional: Sequence[bool], keep: Callable[[Streams], Any]) -> None:
         self._bidirectional = bidirectional
@@ -45,7 +51,7 @@ class Recording:
         self._ends = [-1] * len(bidirectional)
 
     def add(self, layer: int, streams: Streams, positions: Tensor, written: bool) -> None:
-        """Keep a chunk of tokens of a layer (the hook); tokens that are only read are not kept."""
+        """Keep a chunk of tokens of a layer, unless they are only read. This is the hook."""
         if not written or not len(positions):
             return
         first = int(positions[0])
@@ -59,12 +65,12 @@ class Recording:
     def layers(self) -> tuple[Any, ...]:
         """What was kept of every layer, first to last, all tokens in order.
 
-        Dimension `s` counts sequences: tasks, in each its cells (two-axis models), in each its
-        directions (bidirectional readouts: as written, then from the end). Token t is the one with
-        t tokens written before it.
+        Dimension `s` counts sequences: for each task, for each of its cells (two-axis models), its
+        directions (bidirectional readouts: forwards, then from the end). Token t is the one with t
+        tokens written before it.
 
         Raises:
-            DataError: No context was fitted, or several.
+            DataError: No context was fitted, or more than one.
         """
         return tuple(map(self._joined, self._runs, self._bidirectional))
 
@@ -77,8 +83,8 @@ class Recording:
         whole = [_cat(chunks, dim=1) for chunks in runs]
         if not bidirectional:
             return whole[0]
-        # Short contexts pass in both directions at once, side by side in the batch; long ones, and
-        # what is only folded, one direction after the other.
+        # Short contexts are written in both directions at once, next to each other in the batch.
+        # Long ones, and those that are only folded, are written in one direction after the other.
         both = _cat(whole, dim=0)
         return map_tensors(lambda z: z.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1), both)
 
@@ -89,13 +95,13 @@ def record_streams(
 ) -> Iterator[Recording]:
     """Record what every layer writes during one `model.fit`, or one training pass.
 
-    The model computes exactly what it computes otherwise.
+    The model computes exactly the same as without recording.
 
     Args:
-        model: Any model; its parts are left as they are.
-        keep: What to keep of the streams of a chunk of tokens: a tree of tensors [s t ...]; the
-            streams if left out. Queries, keys and values of long contexts are large; `gates` keeps
-            none of them.
+        model: Any model; it is not changed.
+        keep: Takes the streams of a chunk of tokens and returns what to keep of them, a tree of
+            tensors [s t ...]; by default the streams themselves. Queries, keys and values of long
+            contexts are large; `gates` keeps none of them.
 
     Example:
         >>> import torch
@@ -118,14 +124,14 @@ def record_streams(
 
 
 def by_task(z: Tensor, num_tasks: int | None) -> Float[Tensor, "b c *rest"]:
-    """Sequences as tasks and what each has of them (cells, directions).
+    """Split the sequences into tasks and the sequences of each (its cells and directions).
 
     Args:
-        z: Sequences first.
-        num_tasks: Tasks; one for every sequence if None.
+        z: Values with sequences along the first dimension.
+        num_tasks: Number of tasks; if None, every sequence is a task.
 
     Raises:
-        DataError: The sequences are no multiple of the tasks.
+        DataError: The number of sequences is not a multiple of the number of tasks.
     """
     tasks = len(z) if num_tasks is None else num_tasks
     if tasks < 1 or len(z) % tasks:

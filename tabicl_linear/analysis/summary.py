@@ -8,22 +8,22 @@ from tabicl_linear.analysis.inspection import Inspection, Plan
 from tabicl_linear.analysis.rate_profiles import WRITE_RATE, token_means
 
 DRIFTED = 0.9
-"""Cosine to the reference state, mean over layers, below which states count as drifted."""
+"""States count as drifted if their cosine to the reference, mean over layers, is below this."""
 FULL = 0.9
-"""Effective rank, as a share of the largest possible, from which a layer counts as saturated."""
+"""A layer counts as saturated from this effective rank on, as a share of the largest possible."""
 SHUT, OPEN = 0.01, 0.99
-"""Late write rates outside of these count as saturated."""
+"""A layer also counts as saturated if its late write rate is outside of this range."""
 LATE = 0.9
-"""Share of the context after which tokens are late."""
+"""Tokens after this share of the context are late."""
 NOTHING_LONGER = "not known: no length beyond the reference"
-"""Said of drift, which starts there."""
+"""Stands for drift, which can only be seen beyond the reference."""
 
 
 def summarise(inspections: Sequence[Inspection], plan: Plan) -> list[str]:
-    """Ten lines; what is said of several checkpoints stands side by side.
+    """Ten lines about the checkpoints, with a column for each.
 
     Args:
-        inspections: Of one or more checkpoints, on the same plan.
+        inspections: Inspections of one or more checkpoints, on the same plan.
         plan: What was looked at.
     """
     facts: dict[str, Callable[[Inspection, Plan], str]] = {
@@ -48,11 +48,11 @@ def summarise(inspections: Sequence[Inspection], plan: Plan) -> list[str]:
 
 
 def saturated_layers(one: Inspection, plan: Plan) -> dict[int, str]:
-    """Layers whose state is full or whose late tokens are all, or not at all, written; and why.
+    """Layers that are saturated, and why.
 
-    Full: the effective rank at the reference length is at least 90 % of what the state's shape
-    allows. Late: the last tenth of that context, with a mean write rate below 0.01 or above 0.99,
-    under rules that erase.
+    Either the effective rank at the reference length is at least 90 % of what the state's shape
+    allows; or, under rules that erase, the mean write rate of the last tenth of that context is
+    below 0.01 or above 0.99.
     """
     reasons: dict[int, list[str]] = {}
     if "drift" in one.tables:
@@ -64,7 +64,7 @@ def saturated_layers(one: Inspection, plan: Plan) -> dict[int, str]:
                 reasons.setdefault(layer, []).append(f"rank {rank:.0f} of {limit}")
     if "write_rates" in one.tables:
         for layer, rate in _late_rates(one.tables["write_rates"]).items():
-            # Where writing does not erase, it is no share: Mamba-2's step sizes start at 0.001.
+            # Without erasing, a write rate is not a share: Mamba-2's step sizes start at 0.001.
             erases = one.model.backbone.layers()[layer - 1].mixer.rule.erases
             if erases and not SHUT <= rate <= OPEN:
                 reasons.setdefault(layer, []).append(f"writes {rate:.3f}")
@@ -175,7 +175,7 @@ def _remembers(one: Inspection, plan: Plan) -> str:
 
 
 def _half_life(part: pd.DataFrame) -> int:
-    """Latest tokens that together contribute half of the sum."""
+    """The number of latest tokens that together contribute half of the sum."""
     weight = (part["contribution"] * (part["last"] - part["lookback"] + 1)).cumsum()
     if weight.iloc[-1] <= 0:
         return 0
@@ -194,7 +194,7 @@ def _order(one: Inspection, plan: Plan) -> str:
 
 
 def _all_of(layers: Collection[int]) -> str:
-    """Where a value is found that is the same in all of these layers."""
+    """Words for where a value occurs that all of these layers share."""
     return f"(layer {min(layers)})" if len(layers) == 1 else f"in all {len(layers)} layers"
 
 

@@ -17,9 +17,9 @@ class Projected(NamedTuple):
     """Tokens projected to the inputs of the rule.
 
     Attributes:
-        inputs: Tokens as the mixer sees them.
+        inputs: Tokens as the mixer sees them, after the norm if it comes first.
         streams: Inputs of the rule.
-        conv_inputs: The last inputs of the convolution, if there is one, for the tokens to follow.
+        conv_inputs: The last inputs of the convolution, for the next tokens; None without one.
     """
 
     inputs: Float[Tensor, "b t d"]
@@ -32,11 +32,11 @@ class Block(nn.Module):
 
     Args:
         mixer: Sequence mixer of this layer.
-        readout: Determines which state its tokens read.
-        feed_forward: Token-wise layer, or None for a block of the mixer alone.
-        norms: Norm of the mixer and of the feed-forward layer.
-        norm_first: Pre-norm residual branches (all recurrent models) instead of post-norm (the
-            authors' softmax layers).
+        readout: Determines which state the tokens read.
+        feed_forward: Token-wise layer; None for a block with only the mixer.
+        norms: Norms of the mixer and of the feed-forward layer.
+        norm_first: Whether norms come before mixer and feed-forward layer (all recurrent models) or
+            after the sums (the authors' softmax layers).
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Block(nn.Module):
     def fit(
         self, x: Float[Tensor, "b t d"], state: LayerState | None = None
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
-        """Write the tokens, after those of `state` if it is given."""
+        """Write the tokens after those of `state`, if any; return their new ones and the state."""
         if not self.readout.is_bidirectional:
             return self.write(x, state)
-        # Both directions in one pass, side by side in the batch.
+        # Both directions in one pass, concatenated along the batch.
         twice = None if state is None else map_tensors(lambda z: torch.cat([z, z]), state)
         both, states = self.write(torch.cat([x, x.flip(1)]), twice)
         forward, backward = both.chunk(2)
@@ -73,7 +73,7 @@ class Block(nn.Module):
     def write(
         self, x: Float[Tensor, "b t d"], state: LayerState | None = None
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
-        """Write the tokens in one direction; their new hidden tokens, and the state."""
+        """Write the tokens in one direction; return their new hidden tokens and the state."""
         projected = self._project(x, state, written=True)
         before = _rule_state(state)
         heads, rule_state = self.readout.context(self.mixer.rule, projected.streams, before)
@@ -89,15 +89,15 @@ class Block(nn.Module):
     def reread(
         self, x: Float[Tensor, "b t d"], before: LayerState | None, rule_state: RuleState
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
-        """New hidden tokens of tokens that have been folded and now read a final state.
+        """The second pass over tokens that have been folded: now they read the final state.
 
         Args:
             x: The tokens.
-            before: Convolution and clock just before them.
+            before: Convolution inputs and clock just before the tokens.
             rule_state: The state that they read.
 
         Returns:
-            Their new hidden tokens, and `before` for the tokens that follow.
+            The new hidden tokens, and the value of `before` for the tokens that follow.
         """
         projected = self._project(x, before, written=False)
         heads = self.readout.query(self.mixer.rule, projected.streams, rule_state)
@@ -105,7 +105,7 @@ class Block(nn.Module):
         return chosen(finish)(self, x, heads, projected), after
 
     def predict(self, x: Float[Tensor, "b u d"], state: LayerState) -> Float[Tensor, "b u d"]:
-        """Read the state; every query has the same clock, the number of tokens written."""
+        """Let queries read the state; all have the same clock, the number of tokens written."""
         positions = torch.full((x.shape[1],), state.num_tokens, device=x.device)
         projected = chosen(project)(self, x, positions, state.conv_inputs, independent=True)
         self.mixer.show_streams(projected.streams, positions, written=False)
@@ -117,7 +117,7 @@ class Block(nn.Module):
         positions = torch.arange(count, count + x.shape[1], device=x.device)
         conv_inputs = None if state is None else state.conv_inputs
         projected = chosen(project)(self, x, positions, conv_inputs, independent=False)
-        # Here, not inside `project`: that may be compiled, and a hook is Python.
+        # Hooks are called here, as `project` may be compiled and hooks are arbitrary Python.
         self.mixer.show_streams(projected.streams, positions, written=written)
         return projected
 
@@ -138,10 +138,10 @@ def project(
     *,
     independent: bool,
 ) -> Projected:
-    """Norm (if it comes first) and projections of the mixer; takes the arguments of the latter.
+    """Norm (if it comes first) and projections of the mixer; arguments as `SequenceMixer.project`.
 
-    This and `finish` are everything that a block computes token by token. They are functions, so
-    that a backend can run them through torch.compile. The rule between them has its own kernels.
+    This and `finish` are all that a block computes token by token. They are functions so that a
+    backend can run them through torch.compile. The rule between them has its own kernels.
     """
     inputs = block.mixer_norm(x) if block.norm_first else x
     return Projected(

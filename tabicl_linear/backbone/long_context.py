@@ -1,9 +1,9 @@
-"""One block over a context that comes in chunks.
+"""Runs one block over a context that is split into chunks.
 
-The readout determines the order. Causal: chunk after chunk, carrying the state over. Final state:
-everything is folded before any token reads, so the chunks are processed, and projected, twice,
-which costs less than keeping queries and gates of all tokens. Bidirectional: once in each
-direction. Results are those of the whole sequence up to rounding.
+The readout determines the order. Causal: chunk after chunk, with the state carried over. Final
+state: all chunks are folded before any token reads, so every chunk is processed, and projected,
+twice, which costs less than holding queries and gates of all tokens. Bidirectional: once in each
+direction. Results are those of the unsplit sequence up to rounding.
 """
 
 from collections.abc import Callable, Iterable, Iterator, MutableSequence
@@ -20,19 +20,19 @@ from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.types import Float, Tensor
 
 SLAB_BYTES = 1 << 25
-"""Tokens are held in tensors of at least this size, which allocators release as a whole: the gaps
-that small tensors leave are rarely reused and would double the memory."""
+"""Chunks are joined into tensors of at least this size, which allocators return to the system. The
+gaps that freed small tensors leave are rarely reused and would double the memory."""
 
 
 class HeldTokens:
-    """The hidden tokens of a context, in slabs of several chunks.
+    """The hidden tokens of a context, in slabs of several chunks, in at least float32.
 
-    They are in at least float32. Where gradients pass, tensors are not modified in place; a slab is
-    freed when its replacement is complete.
+    With gradients enabled, tensors are not modified in place; a slab is freed once its replacement
+    is complete.
 
     Args:
-        spill: Folder for a temporary file that holds them, not for gradients; in memory if left
-            out.
+        spill: Folder for a temporary file that holds the tokens, which then cannot have gradients;
+            None to hold them in memory.
     """
 
     def __init__(self, spill: Path | None = None) -> None:
@@ -43,7 +43,7 @@ class HeldTokens:
 
     @classmethod
     def of(cls, context: Float[Tensor, "b t d"]) -> "HeldTokens":
-        """A context of one chunk."""
+        """Hold a context as a single chunk."""
         tokens = cls()
         tokens.append(context)
         tokens.join_last()
@@ -58,7 +58,7 @@ class HeldTokens:
             self.join_last()
 
     def join_last(self) -> None:
-        """Make a slab of the last chunks; to be called after the last of all."""
+        """Make a slab of the pending chunks; must be called once all chunks are appended."""
         if self._pending:
             self.slabs.append(_joined(self._pending))
             self._pending = []
@@ -79,7 +79,8 @@ class HeldTokens:
             if torch.is_grad_enabled() or slab.shape[1] <= self.chunk_length:
                 self.slabs[i] = self._stepped(slab, step)
                 continue
-            # A slab of several chunks is our own, and new ones of this size cost more than copies.
+            # A slab of several chunks is our own copy, so it may be changed in place, which is
+            # faster than allocating a new one.
             for chunk in slab.split(self.chunk_length, dim=1):
                 chunk.copy_(step(chunk))
             self.slabs[i] = slab
@@ -87,9 +88,9 @@ class HeldTokens:
     def replace_by_mean(
         self, forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor], Tensor]
     ) -> None:
-        """Replace every chunk by the mean of two steps, one of which runs from the end.
+        """Replace every chunk by the mean of two steps, the second of which runs from the end.
 
-        Holds all tokens twice, since the second step still needs the original ones.
+        All tokens are held twice meanwhile, since the second step still needs the original ones.
         """
         steps = self._empty()
         steps.extend(self._stepped(slab, forward) for slab in self.slabs)
@@ -105,11 +106,11 @@ class HeldTokens:
 
 
 def advance(block: Block, tokens: HeldTokens, start: LayerState | None) -> LayerState:
-    """Replace tokens by the block's new hidden tokens; return the state after all of them.
+    """Replace the tokens by the block's new hidden tokens; return the state after all of them.
 
     Args:
         block: The block.
-        tokens: Tokens of the context.
+        tokens: Hidden tokens of the context, changed in place.
         start: State before the first token; None at the start of a sequence.
     """
     if len(tokens.slabs) == 1 and tokens.slabs[0].shape[1] <= tokens.chunk_length:
@@ -129,7 +130,7 @@ def advance(block: Block, tokens: HeldTokens, start: LayerState | None) -> Layer
 
 
 def fold(block: Block, tokens: HeldTokens, start: LayerState | None) -> LayerState:
-    """Only the state of `advance`, for the last block of a stack, whose outputs are not needed."""
+    """Only the state that `advance` returns; for a stack's last block, whose output is unused."""
     forward = _Run(block, start).fold(tokens)
     if not block.readout.is_bidirectional:
         return forward
@@ -137,7 +138,7 @@ def fold(block: Block, tokens: HeldTokens, start: LayerState | None) -> LayerSta
 
 
 class _Run:
-    """One pass of a block through the chunks of a context."""
+    """One pass of a block over the chunks of a context, which carries the state along."""
 
     def __init__(self, block: Block, state: LayerState | None) -> None:
         self.block = block

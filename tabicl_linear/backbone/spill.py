@@ -1,4 +1,4 @@
-"""Tensors kept in a file, for contexts whose hidden tokens do not fit into memory."""
+"""Holds tensors in a file, for contexts whose hidden tokens do not fit into memory."""
 
 import weakref
 from collections.abc import MutableSequence
@@ -13,7 +13,7 @@ from tabicl_linear.types import Tensor
 
 
 class _Slot(NamedTuple):
-    """Where a tensor stands in the file, and what it was."""
+    """Position of a tensor in the file, with its shape, dtype and device."""
 
     offset: int
     nbytes: int
@@ -23,14 +23,14 @@ class _Slot(NamedTuple):
 
 
 class Spilled(MutableSequence[Tensor]):
-    """A list of tensors in an unnamed temporary file, which goes when the list or the process does.
+    """A list of tensors in an unnamed temporary file, which ends with the list or the process.
 
-    Tensors are written and read whole, not mapped, so that memory holds only those in use. A tensor
-    takes the place of the former one if it has the same size, so the file does not grow with the
-    number of layers.
+    Tensors are read and written as a whole, not memory-mapped, so that memory holds only those in
+    use. A new tensor overwrites the former one at its index if it has the same size, so the file
+    does not grow with the number of layers.
 
     Args:
-        folder: Where the file is; needs room for all tensors at once.
+        folder: Folder of the file; it needs room for all tensors at once.
 
     Raises:
         DataError: The folder cannot be written.
@@ -63,7 +63,7 @@ class Spilled(MutableSequence[Tensor]):
         del self._slots[index]
 
     def insert(self, index: int, value: Tensor) -> None:
-        """Add a tensor before that at `index`."""
+        """Insert a tensor before the one at `index`."""
         self._slots.insert(index, self._write(value, None))
 
     def _write(self, tensor: Tensor, before: _Slot | None) -> _Slot:

@@ -1,4 +1,4 @@
-"""The stack of blocks: context in, states out; queries in, hidden tokens out."""
+"""The stack of blocks: takes a context and returns states, takes queries and returns tokens."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,19 +19,19 @@ from tabicl_linear.types import Float, Tensor
 
 
 class Backbone(nn.Module):
-    """Blocks in order and an optional norm at the end.
+    """Blocks in order, and an optional norm at the end.
 
-    The residual stream is kept in at least float32, under autocast too.
+    The residual stream is in at least float32, also under autocast.
 
     Args:
         blocks: The blocks, first to last.
         final_norm: Norm of the last block's output, or None.
         weave_states: Start every layer from a learned state plus the final state of the layer
             below (state weaving, section 4.2). A layer then depends on the whole context.
-        learn_states: Start every layer from a learned state, the same for all sequences. Given
-            initial states replace it.
-        cell_attention: Attention across the cells of a row; none for one token per row.
-        cell_attention_every: Number of blocks from one such attention to the next; the first comes
+        learn_states: Start every layer from a learned state, the same for all sequences, unless
+            initial states are passed.
+        cell_attention: Layers of attention across the cells of a row; empty if rows have one token.
+        cell_attention_every: Number of blocks from one such layer to the next; the first comes
             before the first block.
 
     Raises:
@@ -72,11 +72,11 @@ class Backbone(nn.Module):
         *,
         num_cells: int = 1,
     ) -> tuple[Float[Tensor, "b t d"], tuple[LayerState, ...]]:
-        """Write the context, after `initial` if given; return hidden tokens and states.
+        """Write the context, starting from `initial` if given; return hidden tokens and states.
 
         Args:
-            context: Tokens, the cells of a row side by side in the batch.
-            initial: States to start from; learned ones or zero if left out.
+            context: Tokens, with the cells of a row consecutive in the batch.
+            initial: States to start from; if None, the learned ones, or zero.
             num_cells: Cells of a row.
         """
         tokens = HeldTokens.of(context)
@@ -90,10 +90,10 @@ class Backbone(nn.Module):
         *,
         num_cells: int = 1,
     ) -> tuple[LayerState, ...]:
-        """The states that `fit` returns; the last block's hidden tokens are not computed.
+        """Write the context and return the states, without computing the last hidden tokens.
 
-        A causal stack can take a long context so, chunk after chunk, each from the states after
-        the one before: only one chunk is in memory.
+        A causal stack can read a long context with this, chunk after chunk, each starting from the
+        states after the previous one, so that only one chunk is in memory.
         """
         return self._pass(HeldTokens.of(context), initial, num_cells, read_last=False)
 
@@ -104,11 +104,11 @@ class Backbone(nn.Module):
         *,
         num_cells: int = 1,
     ) -> tuple[LayerState, ...]:
-        """The states that `fit` returns, from a context of several chunks, whose tokens change.
+        """Write a context of several chunks and return the states; its tokens are changed in place.
 
-        For a stack that is not causal: a block needs the whole context before its tokens read, so
-        that blocks run one after the other. Hidden tokens are held once, and twice while a
-        bidirectional block runs.
+        This is for stacks that are not causal: a block needs the whole context before its tokens
+        read, so the blocks run one after the other. All hidden tokens are in memory once, and twice
+        while a bidirectional block runs.
         """
         context.join_last()
         return self._pass(context, initial, num_cells, read_last=False)
@@ -125,7 +125,7 @@ class Backbone(nn.Module):
 
         Args:
             tokens: Hidden tokens of the context, or of its next chunk.
-            initial: States to start from; learned ones or zero if left out.
+            initial: States to start from; if None, the learned ones, or zero.
             num_cells: Cells of a row.
             read_last: Whether the last block also computes hidden tokens, or only its state.
         """
@@ -153,14 +153,14 @@ class Backbone(nn.Module):
         *,
         num_cells: int = 1,
     ) -> Float[Tensor, "b u d"]:
-        """Read the states; queries are independent of each other."""
+        """Let queries read the states, independently of each other; return their hidden tokens."""
         x = lifted(queries)
         for i, (block, state) in enumerate(zip(self.layers(), states, strict=True)):
             x = block.predict(self._mix_cells(i, x, num_cells), state)
         return self._normalise(x)
 
     def takes(self, states: Sequence[LayerState], device: torch.device) -> bool:
-        """Whether states have the layers, shapes and device of this stack."""
+        """Whether the states have the number, shapes and device that this stack needs."""
         return len(states) == len(self.blocks) and all(
             state_shape(state.rule_state) == block.mixer.state_shape
             and all(tensor.device == device for tensor in tensors(state))
@@ -192,7 +192,7 @@ class Backbone(nn.Module):
 
 
 def _learned_state(block: Block, kind: str) -> nn.Parameter:
-    """A learned initial state, drawn from N(0, 1) / key_dim; `kind` names what needs it."""
+    """A learned initial state, drawn from N(0, 1) / key_dim; `kind` is for the error message."""
     rule = block.mixer.rule
     if not rule.has_matrix_state:
         raise ConfigError(

@@ -12,8 +12,8 @@ from tabicl_linear.types import Float, Tensor
 class CellAttention(nn.Module):
     """x + softmax attention of every cell to all cells of its own row (appendix D.9).
 
-    The cells of a row are consecutive in the batch. A row never sees another row here, so the split
-    into tokens that are written and tokens that are only read is not affected.
+    The cells of a row are consecutive in the batch. Rows do not see each other here, so this does
+    not affect the split into tokens that are written and tokens that only read.
 
     Args:
         dim: Width of a token.

@@ -1,4 +1,4 @@
-"""Shows how far states turn away as contexts grow, while a model trains."""
+"""Shows how far states turn as contexts grow, while a model trains."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class CosineDrift(SeveralLengths):
-    """Logs the cosine of states at several context lengths to those at two reference lengths.
+    """Logs the cosine between states at several context lengths and at two reference lengths.
 
-    These are 1,000 rows, as in the paper, and the longest table of training. TensorBoard gets the
-    cosine at the longest context, `within/cosine_drift/to_<rows>/layer_<n>`, and a heatmap of
-    layers by lengths for each reference. The longest context itself as a reference gets no line,
-    which would be constant at 1. Softmax attention leaves nothing.
+    The references are 1,000 rows, as in the paper, and the longest table of training. TensorBoard
+    gets the cosine at the longest context, `within/cosine_drift/to_<rows>/layer_<n>`, and a
+    heatmap of layers by lengths for each reference. A reference that is itself the longest context
+    gets no curve, as it would be constant at 1. For softmax attention nothing is logged.
 
     Args:
-        every_n_steps: Optimiser steps between looks; 0 for none.
+        every_n_steps: Optimiser steps between looks at the model; 0 for no looks.
         num_tasks: Probe tasks.
-        lengths: Context lengths in rows, to which the references are added; an eighth to four times
-            the longest table of training if None.
+        lengths: Context lengths in rows, besides the references; if None, from an eighth to four
+            times the longest table of training.
     """
 
     name: ClassVar[str] = "cosine_drift"
     charts: ClassVar[Mapping[str, Sequence[str]]] = {"longest context": ["cosine_drift/.*"]}
 
     def lengths(self, trained: int) -> list[int]:
-        """All lengths, the references among them."""
+        """All context lengths in rows, with the references, in increasing order."""
         return sorted({*super().lengths(trained), REFERENCE, trained})
 
     def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame | None:
@@ -52,7 +52,7 @@ class CosineDrift(SeveralLengths):
         return pd.concat(tables, ignore_index=True)
 
     def scalars(self, table: pd.DataFrame) -> dict[str, float]:
-        """Cosine at the longest context, by reference and layer; none of a state to itself."""
+        """Cosine at the longest context, by reference and layer; not of a state with itself."""
         longest = table["length"] == table["length"].max()
         lines = table[longest & (table["length"] != table["reference"])]
         return {

@@ -1,4 +1,4 @@
-"""The weights of another training, from which a new one starts."""
+"""Starts a new training from the weights of another one."""
 
 from typing import Any
 
@@ -11,16 +11,16 @@ from tabicl_linear.training.task import InContextTask, differing_weights
 
 
 class InitialWeights(Callback):
-    """Starts a training from weights that another one has left, such as those that are shipped.
+    """Starts a training from the weights of an earlier one, such as those in the package.
 
     Only weights are taken: optimiser, schedule, data and step are those of a new run. The network
-    must be the one that the weights are of, except for options that have none (numbers of random
-    features, dropout). A run that is resumed goes on with its own weights and does not need the
-    file.
+    must be the one that the weights belong to, except for options on which no weight depends
+    (numbers of random features, dropout). A resumed run continues with its own weights and does
+    not need the file.
 
     Args:
-        path: Export or checkpoint of `tabicl-linear`, or the name of shipped weights (default,
-            streaming).
+        path: An export or checkpoint of `tabicl-linear`, or the name of weights in the package
+            (default, streaming).
     """
 
     def __init__(self, path: str) -> None:
@@ -30,11 +30,11 @@ class InitialWeights(Callback):
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Leave the weights of a run that is resumed as they are."""
+        """Note that the run is resumed, so that it keeps its own weights."""
         self._is_resumed = True
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put the weights in place of those drawn at random.
+        """Replace the randomly drawn weights, unless the run is resumed.
 
         Raises:
             CheckpointError: The file cannot be read, or its weights are those of another network.

@@ -20,14 +20,14 @@ SCORES = ("loss", "accuracy", "roc_auc")
 class LengthProbe(SeveralLengths):
     """Logs loss, accuracy and macro one-vs-rest ROC-AUC after contexts of several lengths.
 
-    By task and length; TensorBoard gets the means, `within/length_probe/<score>/rows_<n>`, and a
-    picture of each score over lengths.
+    The Parquet file has a row for each task and length. TensorBoard gets the means over tasks,
+    `within/length_probe/<score>/rows_<n>`, and a picture of each score over lengths.
 
     Args:
-        every_n_steps: Optimiser steps between looks; 0 for none.
+        every_n_steps: Optimiser steps between looks at the model; 0 for no looks.
         num_tasks: Probe tasks.
-        lengths: Context lengths in rows; an eighth to four times the longest table of training if
-            None.
+        lengths: Context lengths in rows; if None, from an eighth to four times the longest table
+            of training.
     """
 
     name: ClassVar[str] = "length_probe"
@@ -50,7 +50,7 @@ class LengthProbe(SeveralLengths):
         }
 
     def pictures(self, table: pd.DataFrame, probe: Probe) -> "dict[str, Figure]":
-        """Each score over lengths."""
+        """A picture of each score over lengths."""
         return {
             f"length_probe/{score}": score_card(table, score, trained=probe.trained)
             for score in SCORES

@@ -1,4 +1,4 @@
-"""What the callbacks that look at a model while it trains have in common."""
+"""Shared parts of the callbacks that look at a model while it trains."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -22,32 +22,35 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FOLDER = "metrics"
-"""In the run folder; holds a folder of Parquet files for each of these callbacks."""
+"""Subfolder of the run folder, with a folder of Parquet files for each of these callbacks."""
 
 GROUP = "within"
-"""Of all tags in TensorBoard. It unfolds the first two groups by name: `train` and `val`."""
+"""First part of all tags in TensorBoard, which unfolds the first two groups in alphabetical order.
+
+By this name they are still `train` and `val`.
+"""
 
 
 class Probing(Callback, ABC):
-    """Looks at the model on fixed tasks every so many optimiser steps, and changes nothing.
+    """Looks at the model on fixed tasks at intervals of optimiser steps, without changing training.
 
-    The tasks are drawn from the run's own prior with a seed that is the same for all runs. The
-    first process alone looks, at the weights that are trained (not at an average of them), in the
-    precision of the run. Callbacks that look at the same tasks in the same step share the states of
-    `probe.fit`. What one sees goes to TensorBoard, as scalars and pictures, and to
-    `metrics/<name>/step_<n>.parquet` in the run folder: one whole file for each look, so that
-    `pandas.read_parquet("metrics/<name>")` reads them all, after a kill, too. A model that does not
-    have what is looked for leaves nothing.
+    The tasks are drawn from the run's own prior, with a seed that is the same for all runs. Only
+    the first process looks, at the trained weights (not at an average of them), in the precision of
+    the run. Callbacks that look at the same tasks in the same step share the states of `probe.fit`.
+    The results go to TensorBoard, as scalars and pictures, and to
+    `metrics/<name>/step_<n>.parquet` in the run folder. Each look writes one complete file, so that
+    `pandas.read_parquet("metrics/<name>")` reads all of them, even after a kill. Nothing is written
+    for a model that lacks what a callback measures.
 
     Args:
-        every_n_steps: Optimiser steps between looks; 0 for none.
+        every_n_steps: Optimiser steps between looks at the model; 0 for no looks.
         num_tasks: Probe tasks.
 
     Attributes:
-        name: Of the folder, and of the section of the layout in TensorBoard.
-        charts: Charts of that section: title to patterns of tags; none if left out.
-        probe: The tasks; None while it does not look. Callbacks with equal tasks have the same
-            value, and so share the states that it holds while they look.
+        name: Name of the callback's folder, and of its section in TensorBoard's layout.
+        charts: Charts of that section, each with patterns of its tags, by title; may be empty.
+        probe: The tasks; None if this callback does not look. Callbacks with equal tasks hold the
+            same object, and so share the states that it stores during a look.
     """
 
     name: ClassVar[str] = ""
@@ -71,15 +74,15 @@ class Probing(Callback, ABC):
 
     @abstractmethod
     def lengths(self, trained: int) -> list[int]:
-        """Context lengths that are looked at, for a run whose longest table has so many rows."""
+        """Context lengths to look at, if the longest table of training has `trained` rows."""
 
     @abstractmethod
     def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame | None:
-        """What is kept of the model; None where it does not have it. Gradients are off."""
+        """Measure the model, without gradients; None if it lacks what is measured."""
 
     @abstractmethod
     def scalars(self, table: pd.DataFrame) -> dict[str, float]:
-        """Numbers for TensorBoard, by tag below `within/`: what, then of which layer or length."""
+        """Numbers for TensorBoard, by tag below `within/`, such as `state/spectral/layer_03`."""
 
     @abstractmethod
     def pictures(self, table: pd.DataFrame, probe: Probe) -> "dict[str, Figure]":
@@ -99,7 +102,7 @@ class Probing(Callback, ABC):
         )
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Draw the probe tasks, or take over those of a callback before this one if they are equal.
+        """Draw the probe tasks, or share those of an earlier callback if they are equal.
 
         Raises:
             ConfigError: The run has no prior to draw them from.
@@ -121,7 +124,7 @@ class Probing(Callback, ABC):
         self.probe = next(equal, own)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Drop what an interrupted run left of later steps, and lay out TensorBoard."""
+        """Delete files that an interrupted run wrote at later steps, and lay out TensorBoard."""
         self._seen_step = trainer.global_step
         if self.probe is None:
             return
@@ -129,7 +132,7 @@ class Probing(Callback, ABC):
             if int(path.stem.removeprefix("step_")) > trainer.global_step:
                 path.unlink()
         looking = [callback for callback in _probing(trainer) if callback.probe is not None]
-        # A writer takes one layout only: the first of them writes that of all.
+        # A writer takes only one layout, so the first callback writes that of all.
         if looking[0] is self:
             layout = {
                 callback.name.replace("_", " ").capitalize(): {
@@ -149,7 +152,7 @@ class Probing(Callback, ABC):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Look, if this batch ended a step at which it is due."""
+        """Look at the model if this batch ended a step at which a look is due."""
         step = trainer.global_step
         ends_step, self._seen_step = step != self._seen_step, step
         if self.probe is None or not ends_step or step % self.every_n_steps:
@@ -162,11 +165,11 @@ class Probing(Callback, ABC):
             for callback in _probing(trainer)
             if callback.probe is self.probe and step % callback.every_n_steps == 0
         ]
-        if sharing[0] is self:  # a look that failed may have left some
+        if sharing[0] is self:  # an earlier look may have failed and left its states
             states.clear()
         probe = self.probe.to(pl_module.device)
         devices = [pl_module.device] if pl_module.device.type == "cuda" else []
-        # A mixer of a user's own may draw random numbers.
+        # A user's own mixer may draw random numbers, which must not change those of training.
         with (
             torch.random.fork_rng(devices),
             torch.no_grad(),
@@ -187,7 +190,8 @@ class Probing(Callback, ABC):
             return
         scalars = self.scalars(table)
         images = {tag: pixels(figure) for tag, figure in self.pictures(table, probe).items()}
-        # As Lightning numbers what it logs of this step: a resumed run hides all from `step` on.
+        # Lightning logs this step's metrics under this number, too. A run resumed from this step
+        # hides everything from `step` on.
         logged = step - 1
         for writer in writers:
             for tag, value in scalars.items():
@@ -203,9 +207,9 @@ class OneLength(Probing):
     """Looks at the model after a context of one length.
 
     Args:
-        every_n_steps: Optimiser steps between looks; 0 for none.
+        every_n_steps: Optimiser steps between looks at the model; 0 for no looks.
         num_tasks: Probe tasks.
-        length: Rows of context; those of the longest table of training if None.
+        length: Rows of context; if None, as many as the longest table of training has.
     """
 
     def __init__(
@@ -216,7 +220,7 @@ class OneLength(Probing):
         self.length = length
 
     def lengths(self, trained: int) -> list[int]:
-        """The one length."""
+        """The option `length`, or else the longest table of training, as the only item."""
         return [self.length or trained]
 
 
@@ -224,10 +228,10 @@ class SeveralLengths(Probing):
     """Looks at the model after contexts of several lengths.
 
     Args:
-        every_n_steps: Optimiser steps between looks; 0 for none.
+        every_n_steps: Optimiser steps between looks at the model; 0 for no looks.
         num_tasks: Probe tasks.
-        lengths: Context lengths in rows; an eighth to four times the longest table of training if
-            None.
+        lengths: Context lengths in rows; if None, from an eighth to four times the longest table
+            of training.
     """
 
     def __init__(
@@ -237,15 +241,16 @@ class SeveralLengths(Probing):
         self._given = checked_lengths(lengths, type(self).__name__)
 
     def lengths(self, trained: int) -> list[int]:
-        """All lengths."""
+        """The option `lengths`, or else the default lengths."""
         return self._given or default_lengths(trained)
 
 
 def checked_lengths(lengths: Sequence[int] | None, callback: str) -> list[int] | None:
-    """Lengths in increasing order, as given.
+    """Return the lengths as a list, after checking them; None stays None.
 
     Raises:
-        ConfigError: Lengths out of order, or too short to show every class of a probe task.
+        ConfigError: Lengths are not in increasing order, or too short to hold every class of a
+            probe task.
     """
     if lengths is None:
         return None

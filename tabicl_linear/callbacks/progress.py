@@ -24,7 +24,7 @@ class Progress(ProgressBar):
         seconds: Seconds between two lines if standard error is not a terminal.
 
     Raises:
-        ConfigError: There are fewer than none.
+        ConfigError: `seconds` is below 0.
     """
 
     def __init__(self, seconds: float = 10.0) -> None:
@@ -40,7 +40,7 @@ class Progress(ProgressBar):
         self._shown_at = 0.0
 
     def disable(self) -> None:
-        """Show nothing (in all processes but the first)."""
+        """Show nothing; Lightning calls this in all processes but the first."""
         self._enabled = False
 
     def enable(self) -> None:
@@ -118,7 +118,7 @@ class Progress(ProgressBar):
         metrics = trainer.progress_bar_metrics
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         parts = [f"loss {metrics[LOSS]:.3f}", f"lr {rate:.2e}"]
-        # Only Throughput measures them, and a Trainer may not have that callback.
+        # Speeds are measured only by Throughput, a callback that a Trainer may not have.
         speeds = ((DATASETS, "datasets/s"), (ROWS, "rows/s"))
         parts += [f"{metrics[name]:,.0f} {unit}" for name, unit in speeds if name in metrics]
         return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""Records a run: its config in the run folder, config and origin in every checkpoint."""
+"""Records how a run was made: its config in the run folder, config and origin in checkpoints."""
 
 import os
 from pathlib import Path
@@ -24,23 +24,26 @@ COMPARED = {
     "Target": "model.strategy.init_args.target",
     "Width": "model.architecture.dim",
 }
-"""Options by which people compare runs. TensorBoard sorts names, capitals first, and shows five."""
+"""Options by which people compare runs, by name in TensorBoard.
+
+It sorts names, capitals first, and shows only the first five.
+"""
 
 
 class Provenance(Callback):
-    """Keeps `config.yaml` in the run folder, and config and origin in every checkpoint.
+    """Writes `config.yaml` to the run folder, and config and origin to every checkpoint.
 
     A checkpoint gets two keys of plain data: `config`, the whole config tree, and `provenance` with
     `package_version`, `git_commit` (None outside a git checkout; `-dirty` marks changed files),
-    `prior` (class path and arguments), `seed`, `processes`, `steps`, `datasets` (of the steps
-    taken), `trained_rows` (fewest and most context rows met in training) and `trained_features`
+    `prior` (class path and arguments), `seed`, `processes`, `steps`, `datasets` (used in these
+    steps), `trained_rows` (fewest and most context rows in training) and `trained_features`
     (fewest and most columns), both None before the first batch. If the weights are an average,
     `averaged_updates` is the number of updates that it covers.
 
     Args:
         config: The config tree as plain data.
-        new: Whether the run folder is new. TensorBoard keeps the hyper-parameters of a run that is
-            resumed in its own folder; logging them again would overwrite its scores with NaN.
+        new: Whether the run folder is new. In an existing folder, TensorBoard has the
+            hyper-parameters; logging them again would overwrite the run's scores with NaN.
     """
 
     def __init__(self, config: dict[str, Any], *, new: bool = True) -> None:
@@ -54,7 +57,7 @@ class Provenance(Callback):
         self._seen_step = 0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Save the config; a replaced one is kept as `config.1.yaml`, `config.2.yaml` ..."""
+        """Save the config; earlier ones are kept as `config.1.yaml`, `config.2.yaml` ..."""
         if stage == "fit" and trainer.is_global_zero:
             save_config(Path(trainer.default_root_dir), self.text)
 
@@ -69,7 +72,7 @@ class Provenance(Callback):
                 logger.experiment.add_text("config", f"```yaml\n{self.text}\n```")
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin an accumulation window."""
+        """Start counting the datasets of an accumulation window."""
         self._in_window, self._seen_step = 0, trainer.global_step
 
     def on_train_batch_end(
@@ -80,7 +83,7 @@ class Provenance(Callback):
         batch: TaskBatch,
         batch_idx: int,
     ) -> None:
-        """Widen the trained ranges; count the datasets if an accumulation window is closed."""
+        """Widen the trained ranges; count the datasets once their accumulation window ends."""
         self._in_window += len(batch.y) * trainer.world_size
         if trainer.global_step != self._seen_step:
             self._datasets += self._in_window
@@ -120,7 +123,7 @@ class Provenance(Callback):
 
 
 def save_config(folder: Path, text: str) -> None:
-    """Write `config.yaml` atomically, after moving a different earlier one to the next number."""
+    """Write `config.yaml` atomically; a different one is renamed to the next `config.<n>.yaml`."""
     path = folder / CONFIG
     if path.exists() and path.read_text() != text:
         number = 1
@@ -132,9 +135,9 @@ def save_config(folder: Path, text: str) -> None:
 
 
 def hyperparameters(config: dict[str, Any]) -> dict[str, bool | int | float | str]:
-    """The options that a logger shows: those runs are compared by, then the rest of model and data.
+    """The options that a logger shows: those of `COMPARED`, then the rest of model and data.
 
-    In the former, class paths are shortened to the class.
+    In those of `COMPARED`, class paths are shortened to the class name.
     """
     flat = {
         key: value if isinstance(value, bool | int | float | str) else str(value)

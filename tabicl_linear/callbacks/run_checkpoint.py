@@ -27,11 +27,11 @@ from tabicl_linear.training.after_step import (
 
 LAST = "last.ckpt"
 ONE_SIGNAL_SECONDS = 1.0
-"""Seconds within which signals count as one: launchers repeat those of the process group."""
+"""Signals within this time count as one: launchers repeat signals to the process group."""
 
 
 class StoppedBySignal(SystemExit):
-    """The process was asked to stop; the exit code is 128 + `signum`, of a forked one, too."""
+    """The process was asked to stop; the exit code, also of a forked process, is 128 + `signum`."""
 
     def __init__(self, signum: int, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class StoppedBySignal(SystemExit):
 
     @classmethod
     def after(cls, signum: int, step: int, checkpoint: Path) -> "StoppedBySignal":
-        """That of a run which has written a checkpoint."""
+        """The error of a run that has written a checkpoint after `step`, from which to resume."""
         return cls(
             signum,
             f"Stopped by {signal.Signals(signum).name} after step {step}; resume with: "
@@ -52,19 +52,21 @@ class RunCheckpoint(Checkpoint):
 
     It is written when one of the intervals has passed, before a validation, after the last step
     (whatever ends the run), and when SIGTERM or SIGINT arrives; `StoppedBySignal` then ends the
-    run. Only then have the metrics of the step been logged, so that no kill can lose them. A second
-    signal, more than a second later, ends the run at once. No checkpoint is taken inside an
-    accumulation window; one that another callback takes there resumes from the window's start.
+    run. It is written once the metrics of the step have been logged, so that no kill can lose
+    them. A second signal, more than a second later, ends the run at once. No checkpoint is taken
+    inside an accumulation window; one that another callback takes there resumes from the window's
+    start.
 
     Args:
         every_n_steps: Optimiser steps between checkpoints.
-        every_minutes: Minutes between checkpoints, if this is sooner.
-        keep_every_n_steps: Also keep `step_<n>.ckpt` every so many steps; none if 0.
+        every_minutes: Minutes between checkpoints, if these pass first.
+        keep_every_n_steps: Steps between checkpoints that are also kept as `step_<n>.ckpt`; 0 for
+            none.
         other_processes: Allow resuming a checkpoint with another number of processes. Further steps
-            then use other datasets, and their number changes with the number of processes.
+            then use other datasets, and another number of them per step.
 
     Attributes:
-        folder: Of the run; None until all processes are connected.
+        folder: The run folder; None until all processes are connected.
     """
 
     def __init__(
@@ -84,14 +86,14 @@ class RunCheckpoint(Checkpoint):
         self.every_minutes = every_minutes
         self.keep_every_n_steps = keep_every_n_steps
         self.other_processes = other_processes
-        self._signum = 0  # the signal that this process got
+        self._signum = 0  # the signal that this process has received; 0 for none
         self._signalled_at = 0.0
-        self._held_stop = False  # was wanted inside an accumulation window, and waits for its end
+        self._held_stop = False  # a stop inside an accumulation window, delayed until its end
         self._ending_signum = 0  # the signal by which all processes have agreed to end
         self._window_open = False
         self._save_wanted = False
         self._left = AfterStep()
-        self._validated = False  # since the last checkpoint
+        self._validated = False  # whether a validation has ended since the last checkpoint
         self._seen_step = 0
         self._saved_step = 0
         self._saved_at = 0.0
@@ -99,19 +101,20 @@ class RunCheckpoint(Checkpoint):
         self._progress: StepProgress | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Get the run folder from the first process, which made it; forget earlier training."""
+        """Receive the run folder from the first process, and drop progress of earlier training."""
         self._progress = None
         self.folder = Path(trainer.strategy.broadcast(str(trainer.default_root_dir)))
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Start from the checkpoint's progress, unless it is of another number of processes.
+        """Take over the checkpoint's progress.
 
         Raises:
-            ConfigError: The number differs, and `other_processes` is not set.
+            ConfigError: The checkpoint is of another number of processes, and `other_processes` is
+                not set.
         """
-        # Checkpoints of early versions do not hold the number.
+        # Checkpoints of early versions do not hold the number of processes.
         before = checkpoint["provenance"].get("processes", trainer.world_size)
         if before != trainer.world_size and not self.other_processes:
             raise ConfigError(
@@ -146,7 +149,7 @@ class RunCheckpoint(Checkpoint):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """See whether to save or stop, if this batch closed an accumulation window."""
+        """Decide whether to save or stop, if this batch ended an accumulation window."""
         self._window_open = trainer.global_step == self._seen_step
         if self._window_open:
             self._hold_stop(trainer)
@@ -164,10 +167,11 @@ class RunCheckpoint(Checkpoint):
     ) -> None:
         """Store the progress as it was right after the last optimiser step.
 
-        Later, a batch of the next accumulation window may have been used, whose gradient is not
-        stored; or an epoch has ended, which Lightning, if the number of steps is limited, counts as
-        unfinished and would resume with an epoch of one batch. Callbacks that save before this one
-        has seen a step find no such progress: that of the trainer is then as it should be.
+        By the time of saving, batches of the next accumulation window may have been used, whose
+        gradients are not stored. Or an epoch may have ended: if the number of steps is limited,
+        Lightning counts it as unfinished and would resume with an epoch of one batch. If another
+        callback saves after a step that this one has not seen yet, the trainer's own progress is
+        right and is stored as it is.
         """
         left = AfterStep(validation_follows(trainer), trainer.should_stop)
         if self._progress is not None and self._progress.step == trainer.global_step:
@@ -175,7 +179,7 @@ class RunCheckpoint(Checkpoint):
             checkpoint.update(self._progress.data)
             left = self._left
         if not left.validation:
-            # Inside a window early stopping is delayed, and a resumed run begins the window anew.
+            # Early stopping inside a window is delayed; a resumed run starts that window again.
             ended = trainer.should_stop and not self._window_open
             left = left._replace(stop=ended and has_stopped_early(trainer))
         checkpoint[KEY] = left._replace(rows=rows_written(trainer))._asdict()
@@ -183,13 +187,13 @@ class RunCheckpoint(Checkpoint):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Save or stop before the next batch: now the metrics of the last one have been logged."""
+        """Save or stop before the next batch, when the last one's metrics have been logged."""
         self._save_if_wanted(trainer)
         if self._ending_signum:
             raise StoppedBySignal.after(self._ending_signum, trainer.global_step, self._last)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save the last step, again if a validation has followed; stop if no batch follows."""
+        """Save the last step, once more if a validation has followed it; stop after a signal."""
         if self._save_wanted or self._validated or trainer.global_step != self._saved_step:
             self._save(trainer)
         if self._ending_signum:
@@ -200,13 +204,13 @@ class RunCheckpoint(Checkpoint):
         self._save_if_wanted(trainer)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """From here on callbacks have read the scores, those that save after it included."""
+        """Note that the validation is complete, for checkpoints that other callbacks save next."""
         if not self._window_open and not trainer.sanity_checking:
             self._left = AfterStep()
             self._validated = True
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keep early stopping from ending the run inside an accumulation window."""
+        """Delay early stopping until the end of the accumulation window."""
         if self._window_open:
             self._hold_stop(trainer)
 
@@ -218,7 +222,7 @@ class RunCheckpoint(Checkpoint):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Stop inside a validation if the checkpoint already holds the current step."""
+        """Stop during a validation if a signal came and the checkpoint holds the current step."""
         is_saved = trainer.global_step == self._saved_step and not self._window_open
         if is_saved and self._signum and trainer.world_size == 1:
             raise StoppedBySignal.after(self._signum, trainer.global_step, self._last)
@@ -244,7 +248,7 @@ class RunCheckpoint(Checkpoint):
         )
 
     def _agree(self, trainer: Trainer, pl_module: LightningModule) -> tuple[bool, int]:
-        """Whether time is up and which signal arrived; the same answer on all ranks."""
+        """Whether a save is overdue, and which signal arrived (0: none); equal on all ranks."""
         overdue = time.monotonic() - self._saved_at >= 60 * self.every_minutes
         if trainer.world_size == 1:
             return overdue, self._signum
@@ -260,10 +264,10 @@ class RunCheckpoint(Checkpoint):
             self._save(trainer)
 
     def _save(self, trainer: Trainer) -> None:
-        """Write `last.ckpt`; if a copy is to be kept, the copy first.
+        """Write `last.ckpt`, after its copy `step_<n>.ckpt` if one is to be kept.
 
         A kill between the two then leaves an older `last.ckpt`, and the resumed run writes the copy
-        again. In the other order the resumed run would continue after the missing copy.
+        again. In the other order the run would resume after the step of the missing copy.
         """
         step, last = trainer.global_step, self._last
         if self._kept(step):

@@ -21,14 +21,14 @@ NORMS = ("frobenius", "spectral", "max_abs", "effective_rank", "stable_rank")
 class StateNorms(OneLength):
     """Logs Frobenius, spectral and max-abs norm, effective and stable rank of states.
 
-    By task, layer and head (`analysis.state_norms`); TensorBoard gets the mean of every layer,
-    `within/state/<norm>/layer_<n>`, and a picture of all heads for each norm. Softmax
-    attention leaves nothing.
+    The Parquet file has them by task, layer and head (`analysis.state_norms`). TensorBoard gets the
+    mean of every layer, `within/state/<norm>/layer_<n>`, and a picture of all heads for each norm.
+    For softmax attention nothing is logged.
 
     Args:
-        every_n_steps: Optimiser steps between looks; 0 for none.
+        every_n_steps: Optimiser steps between looks at the model; 0 for no looks.
         num_tasks: Probe tasks.
-        length: Rows of context; those of the longest table of training if None.
+        length: Rows of context; if None, as many as the longest table of training has.
     """
 
     name: ClassVar[str] = "state_norms"
@@ -53,5 +53,5 @@ class StateNorms(OneLength):
         }
 
     def pictures(self, table: pd.DataFrame, probe: Probe) -> "dict[str, Figure]":
-        """Each norm of all heads over layers."""
+        """A picture of each norm: all heads, over layers."""
         return {f"state/{norm}": norm_card(table, norm) for norm in NORMS}

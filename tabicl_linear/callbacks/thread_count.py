@@ -1,4 +1,4 @@
-"""Chooses the number of threads on a CPU by the time that training steps take."""
+"""Chooses the number of CPU threads by the time that training steps take."""
 
 import time
 from statistics import median
@@ -11,26 +11,27 @@ from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.errors import ConfigError
 
 TRIALS = 3
-"""Steps with each number of threads when numbers are compared."""
+"""Training steps with each number of threads in a comparison."""
 SHORTEST = 3 * TRIALS
-"""Steps of a comparison: of the number in use, half and twice as many."""
+"""Steps of a comparison of three numbers of threads: the one in use, half and twice as many."""
 LEAST_GAIN = 0.9
-"""Another number of threads must take at most this part of the time per row."""
+"""Another number of threads is chosen if its time per row is at most this share of the present."""
 
 
 class ThreadCount(Callback):
     """Compares numbers of threads at intervals, by the time of real steps, and takes the fastest.
 
-    Threads wait for each other at every operation. If another program has one of their cores, all
-    wait for it, and fewer threads are faster. At the start there are as many as torch has, the most
-    that are tried; then half and twice the number in use. Sums are rounded in another order with
-    another number of threads, so that a run is only repeatable bit by bit without this.
+    Threads wait for each other at every operation. If another program occupies one of their cores,
+    all wait for that one, and fewer threads are faster. A run starts with torch's number of
+    threads, which is never exceeded; comparisons try half and twice the number in use. Sums are
+    rounded differently with another number of threads, so a run with comparisons cannot be
+    repeated bit by bit.
 
     Args:
         every_n_steps: Batches from one comparison to the next; 0 keeps the number of threads.
 
     Raises:
-        ConfigError: An interval that is shorter than a comparison.
+        ConfigError: The interval is shorter than a comparison.
     """
 
     def __init__(self, every_n_steps: int = 0) -> None:
@@ -53,7 +54,7 @@ class ThreadCount(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: TaskBatch, batch_idx: int
     ) -> None:
-        """Set the number of threads of this step."""
+        """Set the number of threads for this batch."""
         if not self.every_n_steps or self._most == 1:
             return
         place = self._batches % self.every_n_steps
@@ -72,7 +73,7 @@ class ThreadCount(Callback):
         batch: TaskBatch,
         batch_idx: int,
     ) -> None:
-        """Note the time of a step that compares, and choose after the last of them."""
+        """Record the time of a batch of a comparison, and choose after the last of them."""
         place = self._batches % self.every_n_steps if self.every_n_steps else 0
         self._batches += 1
         trials = len(self._seconds) * TRIALS
@@ -84,13 +85,13 @@ class ThreadCount(Callback):
             self._choose()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Set the number of threads that there was before."""
+        """Restore the number of threads at the start."""
         torch.set_num_threads(self._most)
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        """Set the number of threads that there was before."""
+        """Restore the number of threads at the start."""
         torch.set_num_threads(self._most)
 
     def _choose(self) -> None:

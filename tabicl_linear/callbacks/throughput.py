@@ -20,7 +20,7 @@ class Throughput(Callback):
         window: Batches to average over.
 
     Raises:
-        ConfigError: There are none.
+        ConfigError: `window` is below 1.
     """
 
     def __init__(self, window: int = 50) -> None:

@@ -1,4 +1,4 @@
-"""An average of the latest weights, which is scored and exported instead of them."""
+"""A moving average of the weights, which is scored and exported in their place."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -21,8 +21,8 @@ class WeightAverage(EMAWeightAveraging):
     trained weights, from which a run resumes. Until the first update there is no average, and the
     trained weights are used in its place.
 
-    It differs from Lightning's callback as follows: the average is in the precision of the run and
-    at least float32; it is on the device of the weights; buffers are copied, not averaged; a
+    It differs from Lightning's callback in five points: the average has the precision of the run,
+    but at least float32; it is on the device of the weights; buffers are copied, not averaged; a
     validation rounds neither weights nor average; and after training the module keeps the trained
     weights, so that a checkpoint written then can be resumed.
 
@@ -30,8 +30,8 @@ class WeightAverage(EMAWeightAveraging):
         decay: Share of the previous average that an update keeps, from 0 to below 1. The average
             covers about the last 1 / (1 - decay) updates.
         update_every_n_steps: Optimiser steps between updates.
-        update_starting_at_step: Steps before the first update; 0 starts at once. The first update
-            copies the weights.
+        update_starting_at_step: Optimiser steps before the first update, which copies the weights;
+            0 starts at once.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class WeightAverage(EMAWeightAveraging):
         self._trained: list[Tensor] = []
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Copy the networks in the precision of the run (Lightning: the module, before that)."""
+        """Copy the networks in the run's precision (Lightning: the module, before conversion)."""
         if stage != "fit":
             return
         trainer.precision_plugin.convert_module(pl_module)
@@ -63,14 +63,14 @@ class WeightAverage(EMAWeightAveraging):
         networks = nn.ModuleDict(dict(pl_module.named_children()))
         self._average_model = AveragedModel(networks, avg_fn=get_ema_avg_fn(self.decay))
         if next(pl_module.parameters()).dtype in (torch.bfloat16, torch.float16):
-            self._average.float()  # updates of a thousandth are lost in 16 bits
+            self._average.float()  # updates with a weight of 0.001 would be lost in 16 bits
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Follow the weights to their device (Lightning: stay where they were built)."""
+        """Move the average to the weights' device (Lightning: it stays where it was built)."""
         self._average.to(pl_module.device)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Wait for the next step (Lightning: update the average at once)."""
+        """Make the next step the first that may update (Lightning: update at once)."""
         self._latest_update_step = max(self._latest_update_step, trainer.global_step)
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -86,7 +86,7 @@ class WeightAverage(EMAWeightAveraging):
             self._trained = []
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Do nothing (Lightning: leave the average in the module and so in later checkpoints)."""
+        """Do nothing (Lightning: put the average into the module, and so into checkpoints)."""
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -98,7 +98,7 @@ class WeightAverage(EMAWeightAveraging):
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Load both; after a checkpoint without an average, a new one is started."""
+        """Load average and weights; if the checkpoint has no average, a new one is started."""
         if "averaging_state" in checkpoint and self._average_model is not None:
             super().on_load_checkpoint(trainer, pl_module, checkpoint)
 

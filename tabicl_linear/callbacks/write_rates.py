@@ -1,4 +1,4 @@
-"""Shows how strongly tokens are written, and what is kept of earlier ones, while a model trains."""
+"""Shows how strongly tokens are written, and how much of earlier ones stays, during training."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -23,13 +23,13 @@ class WriteRates(OneLength):
 
     TensorBoard gets the mean over positions of every layer, `within/write_rate/layer_<n>` (and
     `within/kept/...` for decay gates), and a picture of the profiles of all layers. Their 95 %
-    intervals over tasks are in the Parquet files. A mixer without write rates or gates leaves
-    nothing.
+    intervals over tasks are in the Parquet files. For a mixer without write rates and gates nothing
+    is logged.
 
     Args:
-        every_n_steps: Optimiser steps between looks; 0 for none.
+        every_n_steps: Optimiser steps between looks at the model; 0 for no looks.
         num_tasks: Probe tasks.
-        length: Rows of context; those of the longest table of training if None.
+        length: Rows of context; if None, as many as the longest table of training has.
     """
 
     name: ClassVar[str] = "write_rates"
@@ -46,10 +46,10 @@ class WriteRates(OneLength):
         return write_rates(recorded.layers, num_tasks=self.num_tasks, num_bins=NUM_BINS)
 
     def scalars(self, table: pd.DataFrame) -> dict[str, float]:
-        """Mean over positions, by gate and layer."""
+        """The mean over positions of each gate and layer."""
         means = token_means(table, ["gate", "layer"])
         return {f"{gate}/layer_{layer:02d}": mean for (gate, layer), mean in means.items()}
 
     def pictures(self, table: pd.DataFrame, probe: Probe) -> "dict[str, Figure]":
-        """Profiles over positions, a picture for each gate."""
+        """A picture for each gate: its profiles over positions."""
         return {str(gate): write_rates_card(table, str(gate)) for gate in table["gate"].unique()}

@@ -75,7 +75,9 @@ def _parser() -> OneLineArgumentParser:
     _add(verbs, "prior", partial(_plain, "prior"), 15, "datasets/s of the synthetic prior")
     _add(verbs, "start", partial(_plain, "start"), 5, "classifying small tables, beside trees")
     kernels = _add(verbs, "kernels", _kernels, 15, "the update rules, forward and backward")
-    kernels.add_argument("--only", nargs="+", metavar="RULE", help='such as "delta rule"')
+    kernels.add_argument(
+        "--only", nargs="+", metavar="RULE", help='these rules, such as "delta rule"'
+    )
     kernels.add_argument(
         "--shape", type=count, nargs=4, metavar=("TASKS", "TOKENS", "HEADS", "DIM")
     )
@@ -94,7 +96,7 @@ def _parser() -> OneLineArgumentParser:
         inference.set_defaults(plot=False)
         _add_configs(inference)
         inference.add_argument("--precision", choices=("float32", "bf16"), default="float32")
-        inference.add_argument("--rows", type=count, nargs="+", help="sizes of the context")
+        inference.add_argument("--rows", type=count, nargs="+", help="context rows to measure at")
         if verb == "fit":
             inference.add_argument("--plot", action="store_true", help="also draw the figure")
     return parser
@@ -110,20 +112,19 @@ def _add(
     parser: OneLineArgumentParser = verbs.add_parser(name, help=what, description=what)
     parser.set_defaults(run=run, usual_rounds=rounds)
     add = parser.add_argument
-    add("--output", type=Path, default=Path("runs/bench"), help="folder for files")
+    add("--output", type=Path, default=Path("runs/bench"), help="folder of the report (runs/bench)")
     add("--device", default="cpu", help="cpu (the default) or cuda")
     add("--threads", type=count, help="threads of PyTorch; PyTorch's own choice if left out")
-    add("--rounds", type=count, help=f"rounds that count ({rounds})")
+    add("--rounds", type=count, help=f"measured rounds, after a warm-up ({rounds})")
     add(
         "--budget",
         type=positive,
         default=30.0,
         metavar="SECONDS",
-        help="seconds after which a case that has three rounds is skipped, and which one size of "
-        "context may take (30)",
+        help="time after which a case with three rounds is ended; limit for one context size (30)",
     )
-    add("--cpu-time", action="store_true", help="CPU time of the process, for a busy machine")
-    add("--quick", action="store_true", help="small shapes, seconds in all")
+    add("--cpu-time", action="store_true", help="measure CPU time, for a busy machine")
+    add("--quick", action="store_true", help="small shapes; takes seconds in all")
     return parser
 
 
@@ -134,9 +135,14 @@ def _add_configs(parser: OneLineArgumentParser) -> None:
         type=Path,
         action="append",
         metavar="FILE",
-        help="config of the model, overlays one by one (configs/deltanet.yaml)",
+        help="config of the model; repeat it for overlays (configs/deltanet.yaml)",
     )
-    add("--override", action="append", default=[], help="such as model.architecture.depth=2")
+    add(
+        "--override",
+        action="append",
+        default=[],
+        help="change the config, for example model.architecture.depth=2; can be repeated",
+    )
 
 
 def save(report: "Report", folder: Path) -> list[Path]:
@@ -157,7 +163,7 @@ def save(report: "Report", folder: Path) -> list[Path]:
 
 
 def _plain(verb: str, options: "Options", _: argparse.Namespace) -> "Report":
-    """Measure by the module of a verb that has no options of its own."""
+    """Run `tabicl_linear.bench.VERB`, for verbs that have no options of their own."""
     report: Report = resolve_name(f"tabicl_linear.bench.{verb}:run")(options)
     return report
 

@@ -24,30 +24,32 @@ def add_models(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         required=True,
         metavar="CKPT",
-        help="the models: files, or default",
+        help="checkpoints or exports of the models, or default for the weights of the package",
     )
-    add("--names", nargs="+", metavar="NAME", help="of the models; from their files if left out")
+    add("--names", nargs="+", metavar="NAME", help="names of the models (default: from paths)")
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:
     """Add the options for the device, threads, and trust in code outside the package."""
     add = parser.add_argument
     add("--device", default="cpu", help="cpu (the default) or cuda")
-    add("--threads", type=count, help="threads of PyTorch; its own choice if left out")
+    add("--threads", type=count, help="threads of PyTorch (default: its own choice)")
     add_trust(parser)
 
 
 def add_trust(parser: argparse.ArgumentParser, then: str = "build models from classes") -> None:
-    """Add whether code of others runs."""
+    """Add `--trust-code`, which allows code outside the package; `then` completes its help."""
     help_text = f"also {then} outside tabicl_linear that checkpoints name"
     parser.add_argument("--trust-code", action="store_true", help=help_text)
 
 
 def named(paths: Sequence[Path], names: Sequence[str] | None = None) -> dict[str, Path]:
-    """Checkpoints by the names given, or by as much of its path as tells each from the others.
+    """Map names to checkpoints; without `names`, each is named by the end of its path.
+
+    As many folders are part of such a name as it takes to tell the checkpoints apart.
 
     Raises:
-        ConfigError: A name occurs twice, or there are not as many as checkpoints.
+        ConfigError: A name occurs twice, or the numbers of names and checkpoints differ.
     """
     names = _short_names(paths) if names is None else list(names)
     if len(names) != len(paths):
@@ -69,7 +71,7 @@ def checksum(path: Path) -> str:
 
 
 def loaded(paths: Mapping[str, Path], arguments: argparse.Namespace) -> "dict[str, InContextModel]":
-    """The models of checkpoints where the options of `add_placement` want them."""
+    """Load the models of checkpoints, on the device that the options of `add_placement` name."""
     with ended_at_once():
         import torch
 
@@ -86,7 +88,7 @@ def loaded(paths: Mapping[str, Path], arguments: argparse.Namespace) -> "dict[st
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
-    """Stems of the files, or the folders of a `last`, with as many folders as tells them apart."""
+    """The shortest ends of the paths that differ; `run/last.ckpt` counts as `run`."""
     parts = [list(path.absolute().with_suffix("").parts) for path in paths]
     parts = [names[:-1] if names[-1] == "last" else names for names in parts]
     for length in range(1, max(map(len, parts)) + 1):

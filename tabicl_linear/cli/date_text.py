@@ -1,4 +1,4 @@
-"""Text columns that hold dates, as `--dates` of `tabicl-linear predict` names them."""
+"""Reads the text columns that `--dates` of `tabicl-linear predict` declares to be dates."""
 
 import warnings
 from collections.abc import Sequence
@@ -18,14 +18,20 @@ from tabicl_linear.estimator.notices import warn_user
 
 
 def read_dates_of(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[pd.Series]:
-    """Cells of one column in several files, as dates and times (UTC) in one format for all of them.
+    """Parse one column of several files as dates and times, with one format for all files.
 
-    Where days and months may be told apart in two ways, `date_format` chooses; a warning says the
-    format if it is not ISO 8601. Text in several formats is read if each text says one date only.
-    Columns are pairs of a file's name and its cells.
+    `date_format` chooses the format, also where day and month could be swapped; a warning names
+    it if it is not ISO 8601. Columns that mix formats are read if no cell can mean two dates.
+
+    Args:
+        columns: The name of each file, with the cells of its column.
+        name: Name of the column.
+
+    Returns:
+        A series for each file, of times in UTC without a time zone; NaT where a cell is missing.
 
     Raises:
-        DataError: A cell is no date, or may be one of two; the message names the first and its row.
+        DataError: A cell is not a date, or could mean two; the message names the first such cell.
     """
     texts = [_present_texts(column) for _, column in columns]
     present = pd.concat(texts, ignore_index=True).dropna()
@@ -47,15 +53,20 @@ def read_dates_of(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[p
 
 
 def _present_texts(column: pd.Series) -> pd.Series:
-    """Cells as text; None where they are missing, or a placeholder such as "?"."""
+    """Cells as text; None for missing cells and for placeholders such as "?"."""
     texts = pd.Series([text_of(cell).strip() for cell in column], index=column.index, dtype=object)
     return texts.mask(column.isna() | are_placeholders(texts), None)
 
 
 def _in_any_format(texts: pd.Series, name: str, file: str) -> pd.Series:
-    plain = read_dates(texts, ISO)  # of which pandas, too, would take some with the day first
+    """Parse texts of mixed formats; a text that means another date with the day first is an error.
+
+    ISO 8601 comes first: pandas would read some of its dates, too, with the day first.
+    """
+    plain = read_dates(texts, ISO)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that days come first, or do not
+        # pandas warns if a text contradicts `dayfirst`.
+        warnings.simplefilter("ignore", UserWarning)
         month_first, day_first = (
             plain.fillna(
                 pd.to_datetime(texts, errors="coerce", format="mixed", utc=True, dayfirst=order)

@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    # These import torch and scikit-learn, which takes seconds: after the options are read.
+    # These import torch and scikit-learn, which takes seconds, so the options are read before.
     with ended_at_once():
         from joblib import cpu_count
 
@@ -60,7 +60,8 @@ def _evaluate(options: argparse.Namespace) -> int:
     evaluation, content = plan(evaluation, output)
     output.mkdir(parents=True, exist_ok=True)
     with ExitStack() as locks:
-        # Parts of one evaluation may run side by side, each once, but not beside the whole.
+        # Shards of one evaluation may run side by side, but no shard twice, and none beside a
+        # command that runs the whole.
         locks.enter_context(locked(output, shared=options.shard != WHOLE))
         if options.shard != WHOLE:
             name = ".lock-{}-of-{}".format(*options.shard)
@@ -84,8 +85,8 @@ def _openml(options: argparse.Namespace, name: str, suite: str | None) -> "tuple
 def _parser() -> OneLineArgumentParser:
     parser = OneLineArgumentParser(
         prog="tabicl-linear evaluate",
-        description="Score models and baselines on real tables by the paper's protocol. Stopped "
-        "anywhere, the same command goes on. docs/evaluation.md explains all of it.",
+        description="Score models and baselines on real tables by the paper's protocol. If it is "
+        "stopped, the same command continues. docs/evaluation.md explains all of it.",
     )
     add = parser.add_argument
     add(
@@ -94,9 +95,9 @@ def _parser() -> OneLineArgumentParser:
         metavar="{openml-cc18,tabarena,folder:PATH}",
         help="tables from OpenML, or from a folder with index.csv and parquet files",
     )
-    add("--suite", help="of the folder's tables; or number of another suite at OpenML")
+    add("--suite", help="suite of a folder's tables, or number of another OpenML suite")
     _add_candidates(parser)
-    add("--output", type=Path, required=True, help="folder of the results")
+    add("--output", type=Path, required=True, help="folder for the results")
     add(
         "--ensemble",
         choices=("default", "paper"),
@@ -104,11 +105,11 @@ def _parser() -> OneLineArgumentParser:
         help="members of our models: the classifier's own, or 10 as in the paper",
     )
     add("--shard", type=Shard.parse, default=WHOLE, metavar="i/n", help="only part i of n (1/1)")
-    add("--jobs", type=count, default=1, help="trials at a time (1)")
-    add("--threads", type=count, help="of each trial (the cores, divided by the jobs)")
+    add("--jobs", type=count, default=1, help="trials to run at the same time (1)")
+    add("--threads", type=count, help="threads of each trial (the cores divided by --jobs)")
     add("--retry-failed", action="store_true", help="repeat trials that failed")
     add("--cache", type=Path, help="folder of tables from OpenML (~/.cache/tabicl_linear/openml)")
-    add("--offline", action="store_true", help="only tables that are in the cache already")
+    add("--offline", action="store_true", help="use only tables that are in the cache")
     return parser
 
 
@@ -139,6 +140,6 @@ def _add_candidates(parser: OneLineArgumentParser) -> None:
         action="append",
         default=[],
         metavar=("MODEL", "NAME=VALUE"),
-        help="arguments of the classifier of one of the models, such as network trees=false; can "
-        "be repeated",
+        help="classifier arguments for one of the models, for example network trees=false; can be "
+        "repeated",
     )

@@ -1,4 +1,4 @@
-"""`tabicl-linear export CKPT OUT.safetensors`."""
+"""`tabicl-linear export CKPT OUT.safetensors`: the model of a checkpoint as one file."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
         "--override",
         action="append",
         default=[],
-        help="change the recipe, such as model.architecture.ridge_inputs.num_trees=24",
+        help="change the recipe, for example model.architecture.ridge_inputs.num_trees=24",
     )
     add_trust(parser, "hand on classes")
     arguments = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""Optional dependencies (the extras of `pyproject.toml`), and what says which one is missing."""
+"""Optional dependencies (the extras of `pyproject.toml`), and the error if one is missing."""
 
 import importlib.util
 
@@ -16,7 +16,10 @@ EXTRAS = {
 
 
 def require(extra: str, verb: str) -> None:
-    """Raise `ConfigError` if packages of an extra that a verb needs are missing; import none."""
+    """Raise `ConfigError` if a package of the extra that `verb` needs is not installed.
+
+    Nothing is imported.
+    """
     missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(

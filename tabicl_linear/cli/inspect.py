@@ -1,6 +1,6 @@
 """`tabicl-linear inspect`: what the states and write rates of one or two checkpoints do.
 
-Leaves a folder with one HTML page, a Parquet file for each analysis and the summary that it prints.
+Writes a folder with an HTML page, one Parquet file per analysis, and the summary that it prints.
 """
 
 import argparse
@@ -37,7 +37,7 @@ QUERY_SHARE = 0.2
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look at checkpoints; return the exit code. See `inspect_options.main`."""
+    """Analyse checkpoints with options that `inspect_options.main` has checked; return 0."""
     paths = [checkpoint_path(name) for name in options.checkpoints]
     models = [load_model(path, trust_code=options.trust_code).eval() for path in paths]
     with warnings_as_lines("inspect"):
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plan(models: Sequence[InContextModel], options: argparse.Namespace) -> Plan:
-    """The tasks and lengths to look at."""
+    """The tasks and context lengths to analyse, from a table or from the synthetic prior."""
     probe = None
     if options.table is not None:
         table, labels = TableFile(options.table).labelled(options.target)
@@ -81,12 +81,13 @@ def _plan(models: Sequence[InContextModel], options: argparse.Namespace) -> Plan
 def table_probe(
     table: pd.DataFrame, labels: pd.Series, models: Sequence[InContextModel], *, num_tasks: int
 ) -> Probe:
-    """A table as a probe: every task has its rows in another order, the last fifth as queries.
+    """Probe tasks of a real table: each has the rows in another order, and holds some as queries.
 
-    Of its columns the first are kept, as many as all models take.
+    A fifth of the rows are queries, `NUM_QUERIES` at most. Columns beyond the number that all
+    models take are left out.
 
     Raises:
-        DataError: The table, its labels or their number of classes cannot be used.
+        DataError: The table is too short, or its labels or their number of classes cannot be used.
     """
     num_classes = labels.nunique()
     most = min(model.architecture.num_classes for model in models)

@@ -1,4 +1,4 @@
-"""Options of `tabicl-linear inspect`, which show their help without loading torch."""
+"""Options of `tabicl-linear inspect`, apart from the work, so that `--help` loads no torch."""
 
 import argparse
 from pathlib import Path
@@ -14,11 +14,11 @@ NAMES = (
     *("scores", "drift", "write_rates", "contribution"),
     *("ridge_target", "order_sensitivity"),
 )
-"""Names of the analyses, the keys of `tabicl_linear.analysis.inspection.ANALYSES`."""
+"""Names of the analyses: the keys of `tabicl_linear.analysis.inspection.ANALYSES`."""
 
 
 def main(argv: list[str]) -> int:
-    """Look at checkpoints; return the exit code."""
+    """Check the options, then analyse the checkpoints; return the exit code."""
     options = _parser().parse_args(argv)
     _check(options)
     with ended_at_once():
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse, before anything is loaded, what cannot be done."""
+    """Raise `ConfigError` for options that cannot work, before anything is loaded."""
     if len(options.checkpoints) > MOST_CHECKPOINTS:
         raise ConfigError(
             f"{len(options.checkpoints)} checkpoints were given; give one, or two to compare."
@@ -41,7 +41,7 @@ def _check(options: argparse.Namespace) -> None:
             f"--output {output} is there already and not an empty folder; give a new name, or "
             "delete it."
         )
-    # What is written replaces an empty folder, from beside it.
+    # The result is written next to the output folder, which it then replaces.
     place = output.resolve()
     if place == Path.cwd() or place.is_mount():
         raise ConfigError(
@@ -65,11 +65,11 @@ def _parser() -> OneLineArgumentParser:
         metavar="CKPT",
         help='last.ckpt or safetensors export, or "default"; two are compared',
     )
-    add("--output", type=Path, required=True, help="new folder to write")
-    add("--table", type=Path, help="CSV or Parquet; synthetic probe tasks if left out")
+    add("--output", type=Path, required=True, help="folder to write; must not exist, or be empty")
+    add("--table", type=Path, help="CSV or Parquet file to analyse on (default: synthetic tasks)")
     add("--target", help="name of the table's target column")
     add("--lengths", type=int, nargs="+", metavar="ROWS", help="context lengths, increasing")
-    add("--tasks", type=count, default=8, help="probe tasks, or row orders (8)")
-    add("--only", nargs="+", choices=NAMES, help="these analyses alone")
+    add("--tasks", type=count, default=8, help="synthetic tasks, or row orders of --table (8)")
+    add("--only", nargs="+", choices=NAMES, help="run only these analyses")
     add_trust(parser)
     return parser

@@ -1,4 +1,4 @@
-"""Runs of several processes: how torchrun and SLURM start them, and how the loss of one is told."""
+"""Runs of several processes: their start by torchrun or SLURM, and the error if one is lost."""
 
 import os
 import re
@@ -20,20 +20,20 @@ INTERACTIVE = ("bash", "interactive")
 """Names of interactive SLURM jobs, in which `srun` has not started any processes."""
 
 LOST = "timeout|timed out|connection (closed|reset)|broken pipe"
-"""Messages of gloo and NCCL when a process does not answer."""
+"""Pattern of the messages of gloo and NCCL when another process does not answer."""
 
 
 def is_first_process() -> bool:
-    """Whether this is the process that speaks and writes for all of its run."""
+    """Whether this is the process of rank 0, the only one that prints and writes files."""
     return bool(rank_zero_only.rank == 0)  # type: ignore[attr-defined]
 
 
 class LostProcess(RuntimeError):
-    """One of several processes has ended, or does not answer.
+    """Another process of the run has ended, or does not answer.
 
     Args:
-        error: What the library that connects them says.
-        checkpoint: Of the run; None if there is none yet.
+        error: The error of the communication library (gloo or NCCL).
+        checkpoint: The run's checkpoint, to resume from; None if there is none yet.
     """
 
     def __init__(self, error: RuntimeError, checkpoint: Path | None) -> None:
@@ -47,18 +47,23 @@ class LostProcess(RuntimeError):
 
     @staticmethod
     def explains(error: RuntimeError) -> bool:
-        """Whether an error among several processes means that one of them is lost."""
+        """Whether the message of an error shows that another process is lost."""
         return re.search(LOST, str(error), re.IGNORECASE) is not None
 
 
 def error_of_forked(
     error: ProcessExitedException | ProcessRaisedException, checkpoint: Path | None
 ) -> Exception | None:
-    """Why a forked process ended, of which the first process has the text alone.
+    """The error for which a forked process ended, rebuilt from the text that PyTorch passes on.
 
-    The text ends with the line of the error, after a traceback, or is a line about a signal. The
-    result is an error that ends a run in one line, such as a `LostProcess`, which names the
-    checkpoint of the run; None for any other error.
+    The text is a traceback that ends with the line of the error, or a line about a signal.
+
+    Args:
+        error: The error that PyTorch raises in the first process.
+        checkpoint: The run's checkpoint, which a `LostProcess` names; None if there is none yet.
+
+    Returns:
+        An error of a kind that the command line shows as one line; None for any other error.
     """
     line = str(error).strip().rpartition("\n")[2]
     name, _, text = line.partition(": ")
@@ -71,12 +76,12 @@ def error_of_forked(
 
 
 class Launch(NamedTuple):
-    """Processes that torchrun or `srun` has started.
+    """The processes that torchrun or `srun` has started for this run.
 
     Attributes:
         per_node: Processes on each node, one for each device.
-        nodes: Nodes.
-        by_slurm: Whether it was `srun`.
+        nodes: Number of nodes.
+        by_slurm: Whether `srun` started them.
     """
 
     per_node: int
@@ -85,10 +90,10 @@ class Launch(NamedTuple):
 
     @classmethod
     def detect(cls) -> "Launch | None":
-        """The launch that started this process; None if it is alone or starts the others itself.
+        """Read the launch from the environment; None if no launcher started this process.
 
         Raises:
-            ConfigError: Nodes have different numbers of processes, or variables are missing.
+            ConfigError: Nodes have different numbers of processes, or SLURM variables are missing.
         """
         environment = os.environ
         if is_torchelastic_launched():
@@ -109,7 +114,7 @@ class Launch(NamedTuple):
         return cls(local, nodes, by_slurm)
 
     def completed(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The trainer's options, with those at their defaults filled in."""
+        """The trainer's options, where those left at their defaults follow the launch."""
         complete = dict(options)
         if complete["devices"] == "auto":
             complete["devices"] = self.per_node
@@ -118,36 +123,37 @@ class Launch(NamedTuple):
         if complete["strategy"] == "auto" and self.per_node * self.nodes > 1:
             complete["strategy"] = "ddp"
         if self.by_slurm and complete["plugins"] is None:
-            # Our own checkpoint is taken at the end of an accumulation window, and a resume looks
-            # for it; neither holds for Lightning's. The batch script requeues (docs/cluster.md).
+            # Lightning's requeueing saves a checkpoint of its own, possibly within an accumulation
+            # window, and in a place where no resume looks. Ours is saved at the end of a window,
+            # and the batch script requeues (docs/cluster.md).
             complete["plugins"] = [SLURMEnvironment(auto_requeue=False)]
         return complete
 
 
 def completed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The trainer's options, with those at their defaults as this process was started.
+    """The trainer's options, where those left at their defaults follow how the run was started.
 
     Raises:
-        ConfigError: Nodes have different numbers of processes, or variables are missing.
+        ConfigError: Nodes have different numbers of processes, or SLURM's variables are missing.
     """
     launch = Launch.detect()
     if launch is not None:
         return launch.completed(options)
     if options["plugins"] is None and "SLURM_NTASKS" in os.environ:
-        # A batch script without `srun`: Lightning would take all tasks of the job for started and
-        # wait for the others, and would requeue the job.
+        # A batch script without `srun`: Lightning would assume that all tasks of the job were
+        # started, wait for them, and requeue the job.
         return {**options, "plugins": [LightningEnvironment()]}
     return dict(options)
 
 
 def limited(strategy: Any, minutes: float) -> Strategy:
-    """The strategy with a time limit on communication between its processes.
+    """The strategy with a time limit, in minutes, on communication between its processes.
 
-    If a process is killed, the others end too; one that hangs, or is stopped, would make them wait
-    for as long as PyTorch does.
+    Without it, processes wait for one that hangs or is suspended for as long as PyTorch's default
+    limit. If a process is killed, the others end in any case.
 
     Raises:
-        ConfigError: The strategy has no such limit, or only one process.
+        ConfigError: The limit is not above 0, or the strategy is not a ddp strategy.
     """
     if not minutes > 0:
         raise ConfigError(f"rank_timeout_minutes={minutes}: give a number of minutes above 0.")

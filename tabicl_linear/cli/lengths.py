@@ -1,4 +1,4 @@
-"""`tabicl-linear lengths`: how models predict as their context grows beyond what was trained."""
+"""`tabicl-linear lengths`: scores of models as the context grows beyond the trained length."""
 
 import argparse
 from functools import partial
@@ -22,12 +22,12 @@ RESULTS, SUMMARY, FIGURE = "results.parquet", "summary.csv", "lengths.png"
 
 
 def main(argv: list[str]) -> int:
-    """Read the datasets of this shard, then summarise what all have read; return the exit code."""
+    """Score the datasets of this shard, then summarise all shards' scores; return the exit code."""
     arguments = _parser().parse_args(argv)
     if arguments.output is None and arguments.cost is None:
         raise ConfigError("--output: name the folder of the run; --help lists the options.")
     paths = named(arguments.checkpoint, arguments.names)
-    # Torch takes seconds to import: what can be checked without comes first.
+    # Torch takes seconds to import, so the checks that do not need it come first.
     with ended_at_once():
         from tabicl_linear.lengths import cost, parts
         from tabicl_linear.lengths.reference import Reference
@@ -53,14 +53,14 @@ def main(argv: list[str]) -> int:
 def _parser() -> OneLineArgumentParser:
     parser = OneLineArgumentParser(
         prog="tabicl-linear lengths",
-        description="Score models on synthetic datasets at many lengths of their context. Repeat a "
-        "command to go on after it was stopped. docs/lengths.md explains the results.",
+        description="Score models on synthetic datasets at many context lengths. If it is stopped, "
+        "the same command continues. docs/lengths.md explains the results.",
     )
     add_models(parser)
     add = parser.add_argument
     add("--output", type=Path, metavar="DIR", help="folder of the run")
-    add("--datasets", type=count, default=500, help="how many (500)")
-    add("--max-rows", type=count, default=128_000, help="context rows of a dataset (128000)")
+    add("--datasets", type=count, default=500, help="number of datasets (500)")
+    add("--max-rows", type=count, default=128_000, help="most context rows of a dataset (128000)")
     add(
         "--lengths",
         type=count,
@@ -69,15 +69,15 @@ def _parser() -> OneLineArgumentParser:
         metavar="ROWS",
         help="context rows to read at (250 500 750 1000 2000 ... up to --max-rows)",
     )
-    add("--blocks", nargs="*", metavar="NAME", help="also read these models, or all, in blocks")
+    add("--blocks", nargs="*", metavar="NAME", help="also let these models, or all, read in blocks")
     add("--block-rows", type=count, default=3000, help="most rows of a block (3000)")
     add(
         "--oracle",
         nargs="*",
         metavar="NAME",
-        help="also optimise the states of these models, or of all, at the last length",
+        help="also optimise the states of these models, or of all, at the longest context",
     )
-    add("--oracle-epochs", type=count, default=400, help="passes of that at most (400)")
+    add("--oracle-epochs", type=count, default=400, help="most passes of that optimisation (400)")
     add(
         "--statistics",
         choices=("longest", "first", "each"),
@@ -92,15 +92,15 @@ def _parser() -> OneLineArgumentParser:
         help="YAML file that names the reference set of normalised scores (all models)",
     )
     add("--shard", type=Shard.parse, default=WHOLE, metavar="i/n", help="only part i of n (1/1)")
-    add("--seed", type=int, default=42, help="of the datasets (42)")
-    add("--queries", type=count, default=100, help="rows to predict (100)")
-    add("--features", type=count, default=10, help="columns (10)")
-    add("--classes", type=count, default=5, help="classes (5)")
+    add("--seed", type=int, default=42, help="seed of the datasets (42)")
+    add("--queries", type=count, default=100, help="query rows of a dataset (100)")
+    add("--features", type=count, default=10, help="columns of a dataset (10)")
+    add("--classes", type=count, default=5, help="classes of a dataset (5)")
     add(
         "--cost",
         type=count,
         metavar="ROUNDS",
-        help="only measure what reading all lengths costs, against the longest alone",
+        help="only measure how much longer reading at all lengths takes than at the longest alone",
     )
     add_placement(parser)
     return parser
@@ -133,7 +133,7 @@ def _options(arguments: argparse.Namespace, names: list[str]) -> "RunOptions":
 
 
 def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Models") -> None:
-    """Write results, summary and figure of all datasets read so far, by all shards."""
+    """Write the results, summary and figure of all datasets scored so far, by any shard."""
     from tabicl_linear.lengths.cost import peak_megabytes
     from tabicl_linear.lengths.figure import draw
     from tabicl_linear.lengths.parts import results

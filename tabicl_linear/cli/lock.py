@@ -16,8 +16,8 @@ _held: set[int] = set()
 
 
 def _close_in_child() -> None:
-    # Workers that draw data are forked. They may outlive a killed run by seconds and must not keep
-    # its lock, which is held as long as any process has the file open.
+    # The workers that draw data are forked, and may outlive a killed run by seconds. A lock is held
+    # as long as any process has its file open, so they close theirs at once.
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()
@@ -28,9 +28,10 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 @contextmanager
 def locked(folder: Path, name: str = LOCK, *, shared: bool = False) -> Iterator[None]:
-    """Hold a lock of the folder within the block; the end of the process releases it, too.
+    """Hold a lock of the folder within the block, or until the process ends.
 
-    Locks of other names are independent. Several processes may hold one that all of them share.
+    Locks with different names are independent. A lock taken with `shared=True` can be held by
+    several processes at a time, as long as all of them share it.
 
     Raises:
         ConfigError: Another process holds it, and one of the two does not share it.

@@ -1,4 +1,4 @@
-"""`tabicl-linear models`: every trained model of the paper, with its size and that of its state."""
+"""`tabicl-linear models`: every trained model of the paper, with its size and its state's size."""
 
 import sys
 from pathlib import Path
@@ -41,7 +41,7 @@ def _row(name: str, run: Run, folder: Path) -> list[str]:
 
     from tabicl_linear.config import build_task
 
-    # Without storage: only shapes matter here.
+    # On the meta device, as only the shapes of parameters matter here.
     with torch.device("meta"):
         model = build_task(*(folder / f"{overlay}.yaml" for overlay in run.overlays)).model
     block = model.backbone.layers()[0]
@@ -60,13 +60,16 @@ def _row(name: str, run: Run, folder: Path) -> list[str]:
 
 
 def state_bytes(model: "InContextModel") -> str:
-    """Bytes of a fitted state for one dataset; of layers that grow, those of a token or a cell."""
+    """Bytes of the fitted state of one dataset, as text.
+
+    Where it grows with the context, the bytes per token; with cell embeddings, per cell of a row.
+    """
     import torch
 
     from tabicl_linear.kernels.state import num_bytes
 
     layers = model.backbone.layers()
-    # All layers have states of the same shape, and only the shape matters: any finite weights do.
+    # All layers have states of the same shape, and the weights do not change it: zeros will do.
     block = layers[0].to_empty(device="cpu")
     for parameter in block.parameters():
         torch.nn.init.zeros_(parameter)

@@ -1,4 +1,4 @@
-"""`tabicl-linear oracle`: how good the states of a model could be."""
+"""`tabicl-linear oracle`: how much better a model predicts if its states are optimised."""
 
 import argparse
 from dataclasses import asdict, fields
@@ -22,11 +22,11 @@ RESULTS = "oracle.csv"
 METRICS = {"roc_auc": "ROC-AUC", "accuracy": "accuracy", "log_loss": "log-loss"}
 OF_SYNTHETIC = {"datasets": 10, "rows": 8000, "data_seed": 42}
 OF_TABLE = {"folds": 5}
-"""Options of one kind of data alone, with their defaults."""
+"""Options that apply to one kind of data only, with their defaults."""
 
 
 def main(argv: list[str]) -> int:
-    """Optimise states on every dataset or fold, and compare; return the exit code."""
+    """Optimise the states on every dataset or fold and compare scores; return the exit code."""
     arguments = _parser().parse_args(argv)
     if (arguments.table is None) != (arguments.target is None):
         raise ConfigError("--table and --target: give both, or neither for synthetic datasets.")
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     if arguments.folds < 2:
         raise ConfigError(f"--folds {arguments.folds}: give at least 2.")
     paths = named(arguments.checkpoint, arguments.names)
-    # Torch takes seconds to import: what can be checked without comes first.
+    # Torch takes seconds to import, so the checks that do not need it come first.
     with ended_at_once():
         from tabicl_linear.analysis.state_optimisation import OracleOptions, check_model
         from tabicl_linear.lengths import parts
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
 
 
 def _complete(arguments: argparse.Namespace) -> None:
-    """Fill in the defaults of the data; refuse options of the other kind, which change nothing."""
+    """Fill in defaults; raise `ConfigError` for an option that does not apply to the data."""
     foreign, remedy = OF_SYNTHETIC, "it is for synthetic datasets; leave it out beside --table"
     if arguments.table is None:
         foreign, remedy = OF_TABLE, "it is for a table; give --table, or leave it out"
@@ -76,35 +76,35 @@ def _complete(arguments: argparse.Namespace) -> None:
 def _parser() -> OneLineArgumentParser:
     parser = OneLineArgumentParser(
         prog="tabicl-linear oracle",
-        description="Freeze models, fit contexts, optimise the states that they leave, and score "
-        "both on new rows: on synthetic datasets, or on the folds of a table. Repeat a command to "
-        "go on after it was stopped. docs/lengths.md explains the results.",
+        description="Fit contexts, optimise the states with the weights frozen, and score new rows "
+        "before and after, on synthetic datasets or on the folds of a table. If it is stopped, the "
+        "same command continues. docs/lengths.md explains the results.",
     )
     add_models(parser)
     add = parser.add_argument
     add("--output", type=Path, required=True, metavar="DIR", help="folder of the run")
-    synthetic = parser.add_argument_group("synthetic datasets, those of `tabicl-linear lengths`")
-    synthetic.add_argument("--datasets", type=count, help="how many (10)")
+    synthetic = parser.add_argument_group("synthetic datasets, as of `tabicl-linear lengths`")
+    synthetic.add_argument("--datasets", type=count, help="number of datasets (10)")
     synthetic.add_argument("--rows", type=count, help="context rows (8000)")
-    synthetic.add_argument("--data-seed", type=int, help="of the datasets (42)")
-    table = parser.add_argument_group("a table in their place")
-    table.add_argument("--table", type=Path, metavar="FILE", help="CSV or Parquet")
-    table.add_argument("--target", metavar="COLUMN", help="what to predict")
-    table.add_argument("--folds", type=count, help="of the cross-validation (5)")
-    of_oracle = parser.add_argument_group("optimisation; defaults of OracleOptions")
+    synthetic.add_argument("--data-seed", type=int, help="seed of the datasets (42)")
+    table = parser.add_argument_group("a table instead")
+    table.add_argument("--table", type=Path, metavar="FILE", help="CSV or Parquet file")
+    table.add_argument("--target", metavar="COLUMN", help="name of its target column")
+    table.add_argument("--folds", type=count, help="folds of the cross-validation (5)")
+    of_oracle = parser.add_argument_group("optimisation")
     add = of_oracle.add_argument
     add("--start", choices=("training_rows", "all_rows"), help="rows of the starting state")
-    add("--learning-rate", type=float, help="in units of a head's root mean square (0.01)")
-    add("--absolute-rate", action="store_true", help="take the learning rate as it is")
-    add("--weight-decay", type=float, help="of AdamW (1e-5)")
-    add("--held-out", type=float, help="share of the rows for early stopping (0.1)")
+    add("--learning-rate", type=float, help="learning rate, in units of a head's RMS (0.01)")
+    add("--absolute-rate", action="store_true", help="do not scale the learning rate")
+    add("--weight-decay", type=float, help="weight decay of AdamW (1e-5)")
+    add("--held-out", type=float, help="share of rows held out for early stopping (0.1)")
     add("--batch-rows", type=count, help="rows of a minibatch (4000)")
-    add("--gradient-rows", type=count, help="rows whose gradients are held at a time (512)")
-    add("--pass-rows", type=count, help="rows drawn for a pass (all)")
-    add("--max-epochs", type=count, help="passes at most (400)")
+    add("--gradient-rows", type=count, help="rows backpropagated at a time (512)")
+    add("--pass-rows", type=count, help="rows of a pass, drawn anew for each (all)")
+    add("--max-epochs", type=count, help="most passes (400)")
     add("--patience", type=count, help="passes without improvement before it stops (20)")
-    add("--tolerance", type=float, help="of the loss on held-out rows (1e-5)")
-    add("--seed", type=int, help="of held-out rows and minibatches (42)")
+    add("--tolerance", type=float, help="least improvement of the held-out loss (1e-5)")
+    add("--seed", type=int, help="seed of held-out rows and minibatches (42)")
     add_placement(parser)
     return parser
 
@@ -112,7 +112,7 @@ def _parser() -> OneLineArgumentParser:
 def _tasks(
     arguments: argparse.Namespace, models: "Models"
 ) -> "tuple[SyntheticTasks | TableTasks, dict[str, Any]]":
-    """What to optimise on, and which data that is."""
+    """The tasks to optimise on, and a description of the data for the run's settings file."""
     from tabicl_linear.estimator.rows.table_file import TableFile
     from tabicl_linear.lengths.datasets import DatasetOptions
     from tabicl_linear.lengths.oracle_tasks import SyntheticTasks, TableTasks, limits
@@ -132,7 +132,7 @@ def _tasks(
 
 
 def _conclude(folder: Path, num_tasks: int) -> None:
-    """Write and print what all datasets or folds say."""
+    """Write the scores of all datasets or folds, and print their means."""
     from tabicl_linear.lengths.oracle_tasks import COLUMNS
     from tabicl_linear.lengths.parts import results
     from tabicl_linear.lengths.scores import half_width

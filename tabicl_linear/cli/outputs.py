@@ -1,4 +1,4 @@
-"""What commands say while they work, and whether their results can be written."""
+"""Messages of commands on standard error, and checks that their results can be written."""
 
 import sys
 import warnings
@@ -11,9 +11,10 @@ from tabicl_linear.files import try_writing
 
 
 def check_folder(folder: Path, *, replaced: bool = False) -> None:
-    """Raise `ConfigError` if no files can be written to a folder, which need not be there.
+    """Raise `ConfigError` if no files can be written to a folder, which need not exist.
 
-    One that is to be replaced is written beside itself.
+    If the folder is `replaced` as a whole, files are first written next to it, so its parent is
+    checked.
     """
     place = folder.resolve().parent if replaced else folder
     there = next(path for path in (place, *place.absolute().parents) if path.exists())
@@ -30,7 +31,7 @@ def check_folder(folder: Path, *, replaced: bool = False) -> None:
 
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Turns a fault of writing to the folder `--output` into a `ConfigError`."""
+    """Turn any `OSError` within the block into a `ConfigError` about `--output FOLDER`."""
     try:
         yield
     except OSError as error:
@@ -42,11 +43,12 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def warnings_as_lines(verb: str) -> Iterator[None]:
-    """Shows warnings on standard error as one line each, without source code, and each once."""
+    """Show each warning once, as one line on standard error without source code."""
     messages = set[str]()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        # Python forgets what it has shown whenever anything sets filters, as between pieces.
+        # Python's own memory of what it has shown is reset whenever any code sets warning filters,
+        # which happens between the pieces of a table.
         if str(message) not in messages:
             messages.add(str(message))
             say(f"warning: {message}", verb)
@@ -58,5 +60,5 @@ def warnings_as_lines(verb: str) -> Iterator[None]:
 
 
 def say(line: str, verb: str = "") -> None:
-    """Print a line on standard error, after the name of the verb if it is given."""
+    """Print a line on standard error, preceded by the command's name if `verb` is not empty."""
     print(f"tabicl-linear {verb}: {line}" if verb else line, file=sys.stderr, flush=True)

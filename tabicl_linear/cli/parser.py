@@ -1,4 +1,4 @@
-"""Argument parser of the small verbs, with one-line errors."""
+"""Argument parser, with one-line errors, of all verbs that do not train."""
 
 import argparse
 import difflib
@@ -13,7 +13,7 @@ from tabicl_linear.errors import ConfigError
 class OneLineArgumentParser(argparse.ArgumentParser):
     """Raises `ConfigError` where argparse would print its usage and exit.
 
-    An option has one name: abbreviations would change their meaning when options are added.
+    Abbreviated options are errors: a new option could change what an abbreviation means.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -26,7 +26,7 @@ class OneLineArgumentParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse, unless an option is unknown: argparse would first say which one is missing."""
+        """Parse; an unknown option is reported before a missing one, unlike in argparse."""
         args = sys.argv[1:] if args is None else args
         options = self._option_string_actions
         for word in [] if self._subparsers else args:

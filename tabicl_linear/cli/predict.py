@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str]) -> int:
-    """Classify the rows of a file, and say what was read and written; return the exit code."""
+    """Classify the rows of a file, and print what was read and written; return the exit code."""
     options = _parser().parse_args(argv)
     predict = _on_cluster if options.dask else _in_pieces if options.stream else _at_once
     with warnings_as_lines("predict"), handled(exit_by, signal.SIGTERM):
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
 
 
 def _at_once(options: argparse.Namespace) -> str:
-    """Read whole tables, and find what does not fit together before anything is computed."""
+    """Predict with both tables in memory, checked against each other first; return a summary."""
     with ended_at_once():
         from tabicl_linear.cli.predict_tables import read_tables, with_predictions
         from tabicl_linear.cli.table_output import check_writable, write_table
@@ -69,7 +69,7 @@ def _at_once(options: argparse.Namespace) -> str:
 
 
 def _in_pieces(options: argparse.Namespace) -> str:
-    """Read tables, and write predictions, in pieces."""
+    """Read tables and write predictions in pieces (`--stream`); return a summary."""
     with ended_at_once():
         from tabicl_linear.cli.predict_tables import (
             feature_names,
@@ -104,7 +104,7 @@ def _in_pieces(options: argparse.Namespace) -> str:
 
 
 def _on_cluster(options: argparse.Namespace) -> str:
-    """Let workers of a cluster score a partitioned table."""
+    """Let the workers of a cluster score a partitioned table (`--dask`); return a summary."""
     _check_streamable(options, "--dask")
     with ended_at_once():
         from tabicl_linear.cli import predict_dask
@@ -114,7 +114,7 @@ def _on_cluster(options: argparse.Namespace) -> str:
 
 
 def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
-    """Made once files and names are checked: it imports torch, which takes seconds."""
+    """The classifier of the options, made after all checks, as torch takes seconds to import."""
     with ended_at_once():
         from tabicl_linear.checkpoint import load_model
         from tabicl_linear.estimator.classifier import TabICLLinearClassifier
@@ -137,7 +137,7 @@ def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
 
 
 def _check_streamable(options: argparse.Namespace, option: str) -> None:
-    """Refuse what `--stream` and `--dask` cannot honour."""
+    """Raise `ConfigError` for options that do not work with `--stream` or `--dask`."""
     with ended_at_once():
         from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT
 
@@ -171,7 +171,7 @@ def _parser() -> OneLineArgumentParser:
     )
     add = parser.add_argument
     add("train", type=Path, help="table with the target column")
-    add("test", type=Path, help="table to classify; a target column is ignored")
+    add("test", type=Path, help="table to classify; its target column, if any, is ignored")
     add("--target", required=True, help="name of the target column")
     add("--output", type=Path, required=True, help="file to write")
     _add_model_options(parser)
@@ -203,14 +203,15 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "--ensemble",
         choices=("default", "paper"),
         default="default",
-        help="members: the classifier's own (8, of trees 1 or 2), or the paper's (10)",
+        help="number of members: the classifier's own (8; 1 to 2 with trees) or the paper's (10)",
     )
-    add("--n-estimators", type=int, help="another number of members")
+    add("--n-estimators", type=int, help="number of members, in place of the ensemble's own")
     add(
         "--softmax-temperature",
         type=_temperature,
         metavar="NUMBER|auto",
-        help="divides the logits (default: 0.9, of trees 1); auto calibrates it in a second fit",
+        help="divisor of the logits (default: 0.9, or 1 with trees); auto calibrates it in a "
+        "second fit",
     )
     add(
         "--class-weight",
@@ -221,7 +222,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "--long-context",
         choices=("full", "blocks", "auto"),
         default="full",
-        help="how to read more rows than in pretraining (docs/growing.md)",
+        help="how to read more rows than the model was trained on (docs/growing.md)",
     )
     add(
         "--refine",
@@ -237,16 +238,22 @@ def _add_table_options(parser: argparse.ArgumentParser) -> None:
     columns = parser.add_argument_group("columns")
     for option, what in (
         ("--categorical", "number columns to read as categories"),
-        ("--id-columns", "columns that identify rows: no features, kept in the output"),
+        ("--id-columns", "columns that identify rows: not used as features, kept in the output"),
         ("--drop", "columns to leave out"),
         ("--dates", "text columns that hold dates"),
     ):
         columns.add_argument(option, nargs="+", default=[], metavar="COLUMN", help=what)
     text = parser.add_argument_group("CSV and TSV files")
     text.add_argument("--sep", type=_sep, help=r"character between fields (default: , or \t)")
-    text.add_argument("--encoding", type=_encoding, default="utf-8", help="(default: utf-8)")
     text.add_argument(
-        "--na-values", nargs="+", default=[], metavar="TEXT", help="more texts for missing values"
+        "--encoding", type=_encoding, default="utf-8", help="text encoding (default: utf-8)"
+    )
+    text.add_argument(
+        "--na-values",
+        nargs="+",
+        default=[],
+        metavar="TEXT",
+        help="more texts that mean a missing value",
     )
 
 
@@ -275,7 +282,7 @@ def _sep(text: str) -> str:
 
 def _encoding(text: str) -> str:
     try:
-        "".encode(text)  # there are codecs of other things than text
+        "".encode(text)  # fails for codecs that do not encode text, such as hex
         return codecs.lookup(text).name
     except LookupError as error:
         raise argparse.ArgumentTypeError(

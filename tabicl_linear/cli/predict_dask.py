@@ -1,4 +1,4 @@
-"""`tabicl-linear predict --dask`: a partitioned table is scored by the workers of a cluster."""
+"""`tabicl-linear predict --dask`: the workers of a cluster score a partitioned table."""
 
 import argparse
 import logging
@@ -39,7 +39,7 @@ class PartNotWritten(OSError):
 
 
 def check_cluster(options: argparse.Namespace) -> None:
-    """Check what `--dask` needs, before anything is computed.
+    """Check what `--dask` needs before anything is computed.
 
     Raises:
         ConfigError: Dask is missing, or the option names no cluster.
@@ -62,11 +62,12 @@ def check_cluster(options: argparse.Namespace) -> None:
 
 
 def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearClassifier") -> str:
-    """Fit here on one file; let workers score the partitions of another; tell what was written.
+    """Fit in this process, let workers score the partitions of TEST, and return a summary.
 
     Raises:
-        ConfigError: There is no scheduler at the address, or what `predict.main` raises.
-        DataError: A table cannot be read, used or written; nothing is left of the output.
+        ConfigError: There is no scheduler at the address, it has no workers, or they have another
+            version of this package.
+        DataError: A table cannot be read, used or written; no output is left behind.
     """
     from dask import dataframe
 
@@ -96,7 +97,7 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
 
 
 def why_not_writable(path: Path) -> str | None:
-    """Why this process cannot write beside a path; None if it can."""
+    """The reason why this process cannot write a file at a path; None if it can."""
     try:
         try_writing(path)
     except OSError as error:
@@ -107,9 +108,9 @@ def why_not_writable(path: Path) -> str | None:
 def write_part(
     rows: pd.DataFrame, classifier: "TabICLLinearClassifier", label_type: Any, path: Path
 ) -> int:
-    """Score a partition and write the answers; return the number of rows.
+    """Score a partition, write its predictions to `path`, and return the number of rows.
 
-    A part that is computed again, because its worker was lost, replaces the same file.
+    If its worker is lost, Dask computes the partition again and the same file is replaced.
 
     Raises:
         PartNotWritten: The file cannot be written.
@@ -123,7 +124,8 @@ def write_part(
         except DataError as error:
             cause = error.__cause__
             assert isinstance(cause, OSError), "the suffix is one that can be written"
-            # What the error names is gone when it is read, and was nobody's name for the output.
+            # Its message names a temporary path, which the user did not choose and which is deleted
+            # by the time the message is read.
             raise PartNotWritten(cause.errno, cause.strerror) from error
     return len(rows)
 
@@ -150,7 +152,7 @@ def _score(
     rows = 0
     bar = tqdm(total=len(tasks), desc="predict", unit="part", leave=False, disable=not show or None)
     try:
-        # The states of all members are more than the scheduler would take without a warning.
+        # Dask warns of large graphs, and the states of all members exceed its default limit.
         with bar, dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
             for future in as_completed(client.compute(tasks)):
                 rows += future.result()
@@ -172,7 +174,7 @@ def _score(
 
 @contextmanager
 def _cluster(place: str) -> Iterator["Client"]:
-    """A client of the scheduler at an address, or of new processes."""
+    """A client of the scheduler at an address, or of new local processes (`local:N`)."""
     from distributed import Client, LocalCluster
     from distributed.comm import parse_address
     from distributed.comm.registry import get_backend
@@ -180,7 +182,8 @@ def _cluster(place: str) -> Iterator["Client"]:
     local = LOCAL.fullmatch(place)
     if local is None:
         try:
-            # A client of an unknown protocol is none, and stays the one that all would wait for.
+            # A client with an unknown protocol would fail, yet stay Dask's default client, for
+            # which later calls would wait: so the protocol is checked first.
             get_backend(parse_address(place)[0])
             client = Client(place, timeout=TIMEOUT)
         except (OSError, ValueError) as error:
@@ -204,7 +207,7 @@ def _cluster(place: str) -> Iterator["Client"]:
 
 
 def _check_workers(client: "Client", place: str) -> None:
-    """Check that there are workers and that they compute what this process would."""
+    """Check that there are workers, and that they run this version of the package."""
     try:
         client.wait_for_workers(1, timeout=TIMEOUT)
     except TimeoutError as error:
@@ -221,7 +224,7 @@ def _check_workers(client: "Client", place: str) -> None:
 
 
 def _check_folder(client: "Client", folder: Path, output: Path) -> None:
-    """Check, before the work, that the workers of now can write where the parts will be."""
+    """Check, before any work, that every present worker can write to the folder of the parts."""
     for address, reason in client.run(why_not_writable, folder / "part").items():
         if reason is not None:
             raise DataError(

@@ -1,4 +1,4 @@
-"""The tables of `tabicl-linear predict`: read, and checked against each other."""
+"""Reads the tables of `tabicl-linear predict`, and checks them against each other."""
 
 import argparse
 import re
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 
 UNNAMED = re.compile(r"Unnamed: \d+")
-"""What a column without a name is called, by its place."""
+"""Pattern of the names that pandas gives to columns without one, by position."""
 MIN_ROW_NUMBERS = 30
-"""Consecutive integers that are no coincidence."""
+"""Fewest rows for which a column of consecutive integers is taken for row numbers."""
 
 
 class PredictionTables(NamedTuple):
@@ -32,7 +32,7 @@ class PredictionTables(NamedTuple):
 
     Attributes:
         train: Features to learn from.
-        labels: Of these rows.
+        labels: Labels of the rows of `train`.
         test: Features of the rows to predict.
         ids: Columns that identify the rows to predict; none if none were asked for.
     """
@@ -53,17 +53,28 @@ def read_tables(
     categorical: Sequence[str] = (),
     dates: Sequence[str] = (),
 ) -> PredictionTables:
-    """Read both files and find what does not fit together before anything is computed.
+    """Read both files, and check that they fit together before anything is computed.
 
-    Columns that identify rows are kept in the output and are no features, and neither are columns
-    without a name and a value; dates are written as text. Warns of columns that look like row
-    numbers, and of a last row to predict that is blank.
+    Warns of columns that look like row numbers, and of a last row to predict that is blank.
+
+    Args:
+        train_file: The labelled table.
+        test_file: The table to predict.
+        target: Name of the label column.
+        id_columns: Columns that identify rows: copied to the output, not used as features.
+        drop: Columns to leave out.
+        categorical: Columns of numbers to read as categories.
+        dates: Text columns to read as dates.
+
+    Returns:
+        The tables. Columns that have neither a name nor a value are left out.
 
     Raises:
-        DataError: A file cannot be read, a column is missing, or labels are.
+        DataError: A file cannot be read, or columns or labels are missing.
     """
     train = train_file.frame()
-    # A column of texts in TRAIN may hold in TEST what looks like numbers, where 007 would be 7.
+    # A text column of TRAIN is read as text in TEST, too, even if all its cells look like numbers
+    # there: 007 must not become 7.
     test = test_file.frame([name for name in train.columns if is_text(train[name])])
     warn_of_blank_end(test, test_file.name)
     train_file.require(target)
@@ -98,7 +109,7 @@ def read_tables(
 
 
 def warn_of_blank_end(test: pd.DataFrame, name: str) -> None:
-    """Warn if the last row to predict has no value: spreadsheets write lines of commas alone."""
+    """Warn if the last row to predict is blank, as spreadsheets may write lines of only commas."""
     if test.iloc[-1].isna().all():
         warn_user(
             f"{name}: the last row has no value. It is predicted as any other; remove its line if "
@@ -118,12 +129,18 @@ def _without_blank_columns(table: pd.DataFrame, file: str) -> pd.DataFrame:
 
 
 def feature_names(train: TableFile, target: str, columns: Iterable[str], name: str) -> list[str]:
-    """Columns of a table to predict, but for a target; `name` is what messages call the table.
+    """The columns of a table to predict, without the target, checked against those of TRAIN.
 
     Warns of columns that look like row numbers in the first rows of TRAIN.
 
+    Args:
+        train: The labelled table.
+        target: Name of the label column.
+        columns: All columns of the table to predict.
+        name: What messages call the table to predict.
+
     Raises:
-        DataError: They are not those of TRAIN, or TRAIN has no target.
+        DataError: The columns differ from those of TRAIN, or TRAIN has no target.
     """
     train.require(target)
     names = [column for column in columns if column != target]
@@ -141,7 +158,7 @@ def feature_names(train: TableFile, target: str, columns: Iterable[str], name: s
 def summary(
     options: argparse.Namespace, classifier: "TabICLLinearClassifier", num_rows: int
 ) -> str:
-    """What was read, in pieces, and how many rows were written."""
+    """A line that says what was read, in pieces, and how many rows were written."""
     return (
         f"read {options.train}: {classifier.n_samples_seen_} rows, {classifier.n_features_in_} "
         f"columns, {len(classifier.classes_)} classes; wrote {options.output}: {num_rows} rows"
@@ -154,9 +171,13 @@ def with_predictions(
     probabilities: npt.NDArray[np.float64],
     label_type: Any,
 ) -> pd.DataFrame:
-    """The output: identifiers, `prediction` in the type of the labels, `proba_<label>` ...
+    """The output table: identifiers, `prediction`, and `proba_<label>` for each class.
 
-    `probabilities` are `[rows, classes]`; `ids` has no columns if no identifiers were asked for.
+    Args:
+        ids: Columns that identify the rows; may have no columns.
+        classes: Labels of the classes.
+        probabilities: Of each class, `[rows, classes]`.
+        label_type: Dtype of the column `prediction`.
     """
     predictions = pd.Series(classes[probabilities.argmax(axis=1)], index=ids.index)
     columns = {"prediction": predictions.astype(label_type)}
@@ -177,7 +198,7 @@ def _check_named_once(target: str, id_columns: Sequence[str], drop: Sequence[str
 
 
 def _labels(labels: pd.Series, file: TableFile, id_columns: Sequence[str]) -> pd.Series:
-    """The labels in their type, checked."""
+    """The labels, checked, with the types of numbers parsed if the file is text."""
     if not file.is_typed:
         labels = typed_labels(labels)
     labels_of_file(labels, file.name)
@@ -207,7 +228,7 @@ def _warn_of_row_numbers(table: pd.DataFrame, name: str, remedy: str) -> None:
 
 
 def _row_numbers(table: pd.DataFrame) -> list[str]:
-    """Columns that look like numbers of rows: without a name, or consecutive integers."""
+    """Columns that look like row numbers: those without a name, or of consecutive integers."""
 
     def are_counted(column: pd.Series) -> bool:
         return (

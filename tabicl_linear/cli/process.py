@@ -1,4 +1,4 @@
-"""Process behaviour of the training verbs: signals, warnings, log lines."""
+"""How the processes of the training verbs handle signals, standard error and log lines."""
 
 import logging
 import os
@@ -21,13 +21,14 @@ from tabicl_linear.files import temporary_file
 from tabicl_linear.signals import STOP_SIGNALS
 
 STDERR = 2
-"""Number of the file."""
+"""File descriptor of standard error."""
 
 
 def raise_stopped(signum: int, frame: FrameType | None) -> None:
-    """Let a signal end the program cleanly outside training, too.
+    """Handle a stop signal: raise `StoppedBySignal`, also outside training.
 
-    Processes of a training that this one has forked get the signal, and it ends after them.
+    If this process has forked the processes of a training, it passes the signal on to them
+    instead, and ends after they have.
     """
     forked = [process.pid for process in active_children() if not process.daemon]
     for process in filter(None, forked):
@@ -49,9 +50,9 @@ def check_stopped(error: Exception, checkpoint: Path) -> None:
 
 @contextmanager
 def stderr_dropped_on(kind: type[Exception]) -> Iterator[None]:
-    """Holds back standard error, also of libraries in C, and drops it if such an error is raised.
+    """Hold back standard error, also that of C libraries, until the end of the block.
 
-    Otherwise it is shown at the end.
+    It is dropped if an error of this kind is raised, and shown otherwise.
     """
     sys.stderr.flush()
     before = os.dup(STDERR)
@@ -74,9 +75,9 @@ def stderr_dropped_on(kind: type[Exception]) -> Iterator[None]:
 
 @contextmanager
 def writer_errors_said_once() -> Iterator[None]:
-    """Leaves out the traceback of TensorBoard's thread where it cannot write.
+    """Suppress the traceback of TensorBoard's writer thread when it cannot write.
 
-    It hands the error on to the run, which ends by it.
+    TensorBoard raises the same error in the main thread, too, where it ends the run.
     """
     before = threading.excepthook
 
@@ -96,8 +97,8 @@ def writer_errors_said_once() -> Iterator[None]:
 def log_lines() -> Iterator[None]:
     """Show the package's log lines on standard error: which kernels are used, and why.
 
-    They are held back until `show_log_lines`, so that an error of the options is all that is said;
-    warnings are not.
+    All but warnings are held back until `show_log_lines`, so that an error in the options is the
+    only output.
     """
     logger = logging.getLogger("tabicl_linear")
     handler = MemoryHandler(1000, logging.WARNING, logging.StreamHandler(), flushOnClose=False)
@@ -112,7 +113,7 @@ def log_lines() -> Iterator[None]:
 
 
 def show_log_lines() -> None:
-    """Show the lines that `log_lines` holds back, and further ones at once."""
+    """Show the lines that `log_lines` has held back, and all later ones immediately."""
     for handler in logging.getLogger("tabicl_linear").handlers:
         if isinstance(handler, MemoryHandler):
             handler.flushLevel = logging.NOTSET

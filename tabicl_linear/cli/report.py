@@ -14,11 +14,11 @@ from tabicl_linear.files import written_whole
 from tabicl_linear.signals import ended_at_once
 
 FILES = "files.txt"
-"""Names of all other files of the report, for the next one in the folder."""
+"""File that lists all other files of the report, so that the next report can remove stale ones."""
 
 
 def main(argv: list[str]) -> int:
-    """Read the folders, write the report into one; return the exit code, 1 if nothing compares."""
+    """Write a report on folders of results; return the exit code, 1 if nothing can be compared."""
     arguments = _parser().parse_args(argv)
     require(BENCHMARKS, "report")
     output: Path = arguments.output or arguments.folders[0] / "report"
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
 
 
 def _write(files: Mapping[str, str], output: Path) -> None:
-    """Write texts by path, and remove tables and figures of the last report that this has not."""
+    """Write files by path, and remove tables and figures that only the last report had."""
     listed = output / FILES
     former = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
     for name, text in {**files, FILES: "".join(f"{name}\n" for name in files)}.items():
@@ -64,22 +64,22 @@ def _parser() -> OneLineArgumentParser:
     add = parser.add_argument
     add("folders", metavar="DIR", nargs="+", type=Path, help="output folders of `evaluate`")
     add("--output", type=Path, help="folder of the report (DIR/report)")
-    add("--models", nargs="+", metavar="MODEL", help="compare these alone")
-    add("--reference", metavar="MODEL", help="take differences from this one (the first)")
+    add("--models", nargs="+", metavar="MODEL", help="compare only these models")
+    add("--reference", metavar="MODEL", help="model that differences are relative to (the first)")
     add(
         "--name",
         action="append",
         default=[],
         type=_renamed,
         metavar="OLD=NEW",
-        help="call a model by another name; by one of `tabicl-linear models` it stands beside the "
-        "paper's numbers",
+        help="rename a model; with a name of `tabicl-linear models` it is shown beside the paper's "
+        "numbers",
     )
     return parser
 
 
 def _renamed(text: str) -> tuple[str, str]:
-    # A path may hold an equals sign, the name of a model does not.
+    # Split at the last equals sign: a path may hold others, the new name does not.
     old, _, new = text.rpartition("=")
     if not old or not new:
         raise argparse.ArgumentTypeError(f"{text!r} is not OLD=NEW")

@@ -1,7 +1,7 @@
-"""Options given beside `--ckpt_path`: the checkpoint's config, overridden by those options.
+"""Resumes runs: the checkpoint's config, overridden by the options given beside `--ckpt_path`.
 
 LightningCLI lets a checkpoint's hyper-parameters silently override the command line. Here the
-command line overrides the checkpoint, or is refused if the checkpoint does not allow it.
+command line overrides the checkpoint, and an option that the checkpoint rules out is an error.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,17 +26,20 @@ from tabicl_linear.training.schedule import StepSchedule
 
 NETWORK = ("model.architecture", "model.mixer", "model.readout", "model.strategy")
 MAY_CHANGE = tuple(f"model.architecture.ridge_inputs.{name}" for name in ("dropout", "calibration"))
-"""Options of the network on which no parameter depends, and to which further training adapts."""
+"""Options of the network that a resumed run may change.
+
+No parameter depends on them, and further training adapts to them.
+"""
 SECTIONS = ("model", "data", "trainer", "seed_everything")
 GIVEN_ANEW = ("config", "ckpt_path", "weights_only", "trust_code")
-"""Options that a run never inherits from another."""
+"""Options that a run never inherits from a checkpoint."""
 WHOLE = (
     *("config", "provenance", "hyper_parameters", "state_dict", "loops", "global_step"),
     *("optimizer_states", "lr_schedulers", "callbacks", "PriorDataModule"),
 )
 """Parts of a checkpoint without which a run cannot be resumed."""
 LIMITS = ("data.shapes.max_features", "data.shapes.max_classes")
-"""Limits of the tasks that size the network, by a link from data to architecture."""
+"""Limits of the tasks that also set sizes of the network, through `config.LINKS`."""
 REMEDY = "give a last.ckpt that `tabicl-linear fit` wrote"
 
 
@@ -44,12 +47,13 @@ class Resume(NamedTuple):
     """What a checkpoint says about its run.
 
     Attributes:
-        config: The whole config of the run, by present names of options.
+        path: The checkpoint.
+        config: The whole config of the run, with options of former versions renamed.
         step: Optimiser steps taken.
         batches: Batches used, as counted by the training loop.
-        averaged: Whether it holds averaged weights in addition to the trained ones, from which
-            training resumes.
-        rows: Rows of its metrics, if it knows them.
+        averaged: Whether it holds averaged weights in addition to the trained ones. Training
+            resumes from the trained ones.
+        rows: Rows of the run's `metrics.csv` at the checkpoint; None if not recorded.
     """
 
     path: Path
@@ -98,13 +102,14 @@ class Resume(NamedTuple):
 
     @property
     def inherited(self) -> dict[str, Any]:
-        """The stored config without what a run never inherits."""
+        """The stored config without the options in `GIVEN_ANEW`."""
         return {k: v for k, v in self.config.items() if k not in GIVEN_ANEW}
 
     def changes(self, config: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-        """Keys whose value differs from the stored one: (key, stored, given).
+        """Yield (key, stored value, new value) for each option whose value differs.
 
-        Options of the network that came after the checkpoint have their defaults in it.
+        Options of the network that the checkpoint's version did not have count as stored with
+        their defaults.
         """
         stored, given = flatten(self.config), flatten(config)
         later = given.keys() - stored.keys()
@@ -114,9 +119,10 @@ class Resume(NamedTuple):
                 yield key, stored.get(key), given.get(key)
 
     def check_trust(self, *, trust_code: bool) -> None:
-        """Raise `ConfigError` if it decides more than plain data and listed classes, untrusted.
+        """Raise `ConfigError` if the config names code that is not trusted (`cli.trusted`).
 
-        Nothing is imported before. `load_model` follows the same rule.
+        With `trust_code` all code is. Nothing that the config names is imported before the check.
+        `load_model` follows the same rule.
         """
         if not trust_code:
             try:
@@ -125,12 +131,12 @@ class Resume(NamedTuple):
                 raise ConfigError(f"--ckpt_path {self.path}: {error}") from error
 
     def check(self, config: dict[str, Any], *, training: bool) -> None:
-        """Refuse options that do not fit the checkpoint.
+        """Check that the options of a run fit the checkpoint.
 
         Raises:
-            ConfigError: The network differs; or, in training, the optimiser class differs, the
-                state of the schedule cannot be moved, or training would start inside an
-                accumulation window.
+            ConfigError: The network differs; or, in training, the run is already beyond
+                `trainer.max_steps`, the optimiser class differs, the schedule has state that does
+                not fit new options, or training would start inside an accumulation window.
         """
         changes = list(self.changes(config))
         self._check_network(changes)
@@ -168,7 +174,7 @@ class Resume(NamedTuple):
                 "out."
             )
         window = trainer["accumulate_grad_batches"]
-        # Batches are counted from zero in each epoch, whose last batch always closes its window.
+        # Batches are counted from zero in each epoch, and an epoch's last batch ends its window.
         if "trainer.accumulate_grad_batches" in changes and self.batches % window:
             raise ConfigError(
                 f"trainer.accumulate_grad_batches={window} would start inside a window: "
@@ -176,18 +182,20 @@ class Resume(NamedTuple):
             )
 
     def _sizes_the_network(self, limit: str) -> bool:
-        """Whether weights, or the draws behind ridge inputs, depend on a limit of the tasks.
+        """Whether weights, or the random draws of ridge inputs, depend on a limit of the tasks.
 
-        A cell holds a few columns, whatever their number.
+        With cell embeddings alone they do not depend on the number of columns: a cell always
+        holds the same few.
         """
         architecture = self.config["model"]["architecture"]
         by_cells = architecture.get("cells") is not None and not architecture.get("ridge_inputs")
         return limit != "data.shapes.max_features" or not by_cells
 
     def check_averaging(self, callbacks: Sequence[Callback]) -> None:
-        """Raise `ConfigError` if no callback would restore the weights that were trained.
+        """Raise `ConfigError` if averaged weights are stored and no callback restores the trained.
 
-        Training would go on from averaged ones, with the optimiser's state of the others.
+        Training would otherwise continue from the averaged weights, with the optimiser state of
+        the trained ones.
         """
         if self.averaged and not any(isinstance(c, WeightAveraging) for c in callbacks):
             raise ConfigError(
@@ -199,7 +207,7 @@ class Resume(NamedTuple):
 def _require_progress(stored: dict[str, Any]) -> None:
     """Raise `KeyError` or `TypeError` if a part of training would silently start from scratch.
 
-    Looking a part up is the check.
+    The look-ups are the check: their values are not used.
     """
     stored["PriorDataModule"]["next_index"], stored["callbacks"]["Provenance"]["datasets"]
     for optimizer in stored["optimizer_states"]:
@@ -209,13 +217,13 @@ def _require_progress(stored: dict[str, Any]) -> None:
 
 
 def _has_only_the_step(schedule: str) -> bool:
-    """Whether the state of a schedule, named by its class path, is the step alone."""
+    """Whether the step is the only state of a schedule, named by its class path."""
     module, _, name = schedule.rpartition(".")
     return issubclass(getattr(import_module(module), name), StepSchedule)
 
 
 def option_value(options: Sequence[str], name: str) -> str | None:
-    """The last value of `--name` on a command line, if there is one."""
+    """The last value of `--name` on a command line; None if it does not occur."""
     value = None
     for position, option in enumerate(options):
         if option == f"--{name}" and position + 1 < len(options):
@@ -226,7 +234,7 @@ def option_value(options: Sequence[str], name: str) -> str | None:
 
 
 def _network_defaults() -> dict[str, Any]:
-    """Default of every option of the network, by key."""
+    """The default of every option of the network, by dotted key."""
     every = Architecture(), Architecture(cells=Cells(), ridge_inputs=RidgeOptions())
     without, groups = (flatten({"model": {"architecture": asdict(each)}}) for each in every)
     return without | groups

@@ -22,13 +22,14 @@ from tabicl_linear.files import sweep
 class RunFolder:
     """The folder for config, checkpoints and metrics of a run.
 
-    Only the first process takes a folder. The others write nothing, and get the path from it when
-    all are connected (`RunCheckpoint.setup`); until then theirs is the root, except in a
-    resumed run.
+    Only the first process makes and locks a folder. The others write nothing, and receive the path
+    once all are connected (`RunCheckpoint.setup`); until then their `path` is the root, except in
+    a resumed run.
 
     Attributes:
+        path: The folder.
         is_new: Whether this run made it.
-        root_is_new: Whether this run made the folder around it, too.
+        root_is_new: Whether this run also made the root.
     """
 
     path: Path
@@ -37,11 +38,16 @@ class RunFolder:
 
     @classmethod
     def take(cls, root: Path, resume: Resume | None, locks: ExitStack) -> "RunFolder":
-        """The checkpoint's own run folder, or else a new `version_<n>` under `root`.
+        """Lock the checkpoint's own run folder, or else a new `version_<n>` under `root`.
 
         A resumed run continues in the folder of its checkpoint, unless that is not a run folder or
         `root` was changed to one that does not contain it. Partial files of killed writers are
-        removed. `locks` receives the folder's lock.
+        removed.
+
+        Args:
+            root: The option `trainer.default_root_dir`.
+            resume: The checkpoint to resume from, if any.
+            locks: Receives the folder's lock, and holds it until it is closed.
 
         Raises:
             ConfigError: Another process trains in that folder, or `root` is a file, or its
@@ -66,17 +72,17 @@ class RunFolder:
         return folder
 
     def _lock(self, locks: ExitStack) -> None:
-        """Hold the folder's lock until `locks` ends."""
+        """Hold the folder's lock until `locks` is closed."""
         with self.dropped_if_unused():
             locks.enter_context(locked(self.path.resolve()))
 
     @contextmanager
     def dropped_if_unused(self) -> Iterator[None]:
-        """Remove a new folder where the run ends before its first checkpoint.
+        """Remove a new folder if the block fails before the run's first checkpoint.
 
-        It may end by bad input, by a signal, or because another process does not come. A root that
-        was there stays: it may be the current folder, a link or a mounted disk. Errors of a full
-        disk, which name no file, get the name of the folder.
+        It may fail by bad input, by a signal, or because another process is lost. A root that
+        existed before stays, as it may be the current folder, a link or a mounted disk. Errors of
+        a full disk that name no file get the name of the folder.
         """
         try:
             yield
@@ -86,13 +92,13 @@ class RunFolder:
             if self.is_new and not (self.path / LAST).exists():
                 shutil.rmtree(self.path, ignore_errors=True)
                 if self.root_is_new:
-                    with suppress(OSError):  # another run has begun in it
+                    with suppress(OSError):  # not empty if another run has begun in it
                         self.path.parent.rmdir()
             raise
 
 
 def _make_next(root: Path) -> Path:
-    """Make `version_<n>`, with n one above the largest in use."""
+    """Make and return `version_<n>`, with n one above the largest number in use."""
     try:
         str(root).encode()
     except UnicodeEncodeError as error:  # TensorBoard's files could not be named

@@ -1,4 +1,7 @@
-"""Writes tables: CSV and TSV, also by gzip, and Parquet; whole or in pieces, or not at all."""
+"""Writes tables, whole or in pieces, as CSV or TSV (also with gzip) or Parquet.
+
+A file is either complete or does not appear at all.
+"""
 
 import gzip
 import io
@@ -18,7 +21,9 @@ Write = Callable[[pd.DataFrame], None]
 
 @contextmanager
 def table_writer(path: Path) -> Iterator[Write]:
-    """Appends frames of equal columns to a file that has its name only once it is complete.
+    """Yield a function that appends frames with equal columns to a file.
+
+    The file is written under a temporary name, and renamed to `path` when the block ends.
 
     Raises:
         DataError: The file cannot be written; nothing is left behind.
@@ -41,7 +46,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
 
 
 def check_writable(path: Path, inputs: Sequence[Path]) -> None:
-    """Raise `DataError`, before the work, if an output cannot be written, or is an input."""
+    """Check, before any work: raise `DataError` if an output cannot be written or is an input."""
     try:
         if path.is_dir():
             raise DataError(f"--output {path} is a folder; give a file name in it.")
@@ -62,7 +67,7 @@ def check_writable(path: Path, inputs: Sequence[Path]) -> None:
 def _text_writer(path: Path, file: IO[bytes], layers: ExitStack) -> Write:
     stream: Any = file
     if path.suffix.lower() == GZIP:
-        # Without a name and a time, equal tables are equal files.
+        # No file name and no time in the header, so that equal tables give equal files.
         stream = layers.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
     text = layers.enter_context(io.TextIOWrapper(stream, encoding="utf-8", newline=""))
     sep = "\t" if suffix_of(path) == TSV else ","

@@ -1,4 +1,4 @@
-"""Trainer options that every run adds, and checks of callbacks before training."""
+"""Options that every run adds to Lightning's Trainer, and checks of callbacks before training."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -51,14 +51,14 @@ REFUSED = {
         "kept checkpoint with another value."
     ),
 }
-"""Lightning's callbacks that do not work here, and why; classes derived from them may."""
+"""Lightning's callbacks that do not work here, and why; subclasses of them are not refused."""
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> None:
     """Raise `ConfigError` for callbacks that cannot work, or monitor a metric that nothing logs.
 
-    Callbacks from outside the package may log their own metrics, so with one of them no name is
-    refused.
+    Callbacks from outside the package may log metrics of their own, so names of metrics are not
+    checked if there is one.
     """
     are_own = all(type(callback).__module__.startswith(OWN) for callback in callbacks)
     for callback in callbacks:
@@ -74,7 +74,7 @@ def check_callbacks(callbacks: Sequence[Callback]) -> None:
 
 
 def make_trainer(options: Mapping[str, Any]) -> Trainer:
-    """The trainer; its objections are raised as `ConfigError`."""
+    """Make the trainer; `ConfigError` if Lightning rejects its options."""
     strategy = options["strategy"]
     by_name = isinstance(strategy, str) and strategy in StrategyRegistry.available_strategies()
     if by_name and StrategyRegistry[strategy]["init_params"].get("start_method") == "spawn":
@@ -96,7 +96,7 @@ def make_trainer(options: Mapping[str, Any]) -> Trainer:
 
 
 def with_run_loggers(option: Any, folder: Path, resume: Resume | None) -> Any:
-    """The run folder's own loggers and those of `trainer.logger`; none if that option is False."""
+    """The run folder's own loggers and those of `trainer.logger`; False if that option is False."""
     if option is False:
         return False
     step, rows = (0, None) if resume is None else (resume.step, resume.rows)
@@ -108,7 +108,7 @@ def with_run_loggers(option: Any, folder: Path, resume: Resume | None) -> Any:
 
 
 def with_whole_files(option: Any) -> list[Any]:
-    """The given plugins, and the one that writes checkpoints unless another one does."""
+    """The plugins of an option, with `WholeFileIO` unless one of them writes checkpoints."""
     plugins = as_list(option)
     if any(isinstance(plugin, CheckpointIO) for plugin in plugins):
         return plugins
@@ -116,7 +116,7 @@ def with_whole_files(option: Any) -> list[Any]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """The values of an option that may be a single one, several or none, as a list."""
+    """The value of an option as a list: it may be one value, several, None or False."""
     if value is None or value is False:
         return []
     return list(value) if isinstance(value, list) else [value]

@@ -1,4 +1,4 @@
-"""The verbs that train and score."""
+"""The verbs that train models and score them on synthetic tasks: `fit`, `validate` and `test`."""
 
 import copy
 import json
@@ -52,7 +52,13 @@ LIMITS_OF_SCORES = {"validate": "limit_val_batches", "test": "limit_test_batches
 
 
 class PretrainingCLI(ConfigCLI):
-    """`fit`, `validate` and `test`; `held` receives the lock of the run folder, for the caller."""
+    """LightningCLI for `fit`, `validate` and `test`.
+
+    Args:
+        args: The verb and its options.
+        resume: The checkpoint to resume from or to score, if any.
+        held: Receives the lock of the run folder, so that the caller decides how long it is held.
+    """
 
     def __init__(self, args: list[str], *, resume: Resume | None, held: ExitStack) -> None:
         self._verb = args[0]
@@ -62,16 +68,16 @@ class PretrainingCLI(ConfigCLI):
         super().__init__(args, run=True)
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
-        """The verb, and the arguments of Trainer's method that the CLI fills in.
+        """The verb, with the arguments of the Trainer's method that the CLI fills in.
 
-        Only the verb that runs: parsers of the others would take a quarter of the start.
+        Other verbs are left out, as making their parsers would take a quarter of the start-up time.
         """
         rows = ("train_dataloaders", "val_dataloaders") if self._verb == "fit" else ("dataloaders",)
         return {self._verb: {"model", "datamodule", *rows}}
 
     @cached_property
     def plain_config(self) -> dict[str, Any]:
-        """The config of the verb as plain data, without what a new run must not inherit."""
+        """The config as plain data, without `GIVEN_ANEW` and options linked to others."""
         self._dump_config()
         plain = copy.deepcopy({k: v for k, v in self.config_dump.items() if k not in GIVEN_ANEW})
         for target in LINKS:  # each follows from another option
@@ -80,7 +86,7 @@ class PretrainingCLI(ConfigCLI):
         return plain
 
     def before_instantiate_classes(self) -> None:
-        """Refuse invalid options before anything is built."""
+        """Raise `ConfigError` for invalid options, before anything is built."""
         super().before_instantiate_classes()
         if self.subcommand is not None and self.resume is None:
             path = self.config[self.subcommand]["ckpt_path"]
@@ -91,19 +97,19 @@ class PretrainingCLI(ConfigCLI):
         if self.resume is not None:
             self.resume.check(self.plain_config, training=self.subcommand == "fit")
         limit = LIMITS_OF_SCORES.get(self._verb)
-        # The checkpoint of a run that was not validated says 0.
+        # A run without validation has stored a limit of 0 in its checkpoint.
         if limit is not None and self._get(self.config, "trainer")[limit] == 0:
             raise ConfigError(f"trainer.{limit}=0: nothing would be scored; give 1.0 for all.")
 
     def instantiate_classes(self) -> None:
-        """Build everything, and then say which kernels are used."""
+        """Build everything, then show which kernels are used."""
         super().instantiate_classes()
         show_log_lines()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer; in `fit` it writes into the run folder."""
         options = {**self._get(self.config_init, "trainer"), **kwargs}
-        # 1.0 would mean all batches of an endless stream.
+        # As an integer, a number of batches: as a float, 1.0 would mean all of an endless stream.
         options["overfit_batches"] = int(options["overfit_batches"])
         options = completed(options)
         minutes = self._get(self.config_init, "rank_timeout_minutes")
@@ -127,7 +133,7 @@ class PretrainingCLI(ConfigCLI):
             return make_trainer(self._into(self.run_folder, options))
 
     def _into(self, folder: RunFolder, options: dict[str, Any]) -> dict[str, Any]:
-        """Options of a trainer that writes into a folder: checkpoints, their recipe and logs."""
+        """The options of a trainer that writes its checkpoints, config and logs into a folder."""
         callbacks = [*options["callbacks"], Provenance(self.plain_config, new=folder.is_new)]
         if options["enable_checkpointing"] is not False:
             callbacks.append(self._get(self.config_init, "checkpoint"))
@@ -140,7 +146,7 @@ class PretrainingCLI(ConfigCLI):
         }
 
     def fit(self, **kwargs: Any) -> None:
-        """Train, after printing the changes of a resumed run and the run folder."""
+        """Print the run folder and the changed options of a resumed run, then train."""
         if self.run_folder is None:
             self.trainer.fit(**kwargs)
             return
@@ -170,16 +176,16 @@ class PretrainingCLI(ConfigCLI):
                 raise cause from error
 
     def _connect(self) -> None:
-        """Connect to the first process, as Lightning would later.
+        """Connect to the first process, earlier than Lightning does.
 
-        Where that fails, PyTorch prints frames of C++ beside its error.
+        If that fails, PyTorch prints a C++ stack besides raising an error; it is dropped here.
         """
         if Launch.detect() is not None and not is_first_process():
             with stderr_dropped_on(RuntimeError):
                 self.trainer.strategy.setup_environment()
 
     def _checkpoint(self) -> Path | None:
-        """The run's `last.ckpt` if there is one, and this process has learnt where."""
+        """The run's `last.ckpt`; None if there is none, or this process cannot tell its folder."""
         callbacks = self.trainer.checkpoint_callbacks
         folders = [each.folder for each in callbacks if isinstance(each, RunCheckpoint)]
         if is_first_process() and self.run_folder is not None:
@@ -191,15 +197,19 @@ class PretrainingCLI(ConfigCLI):
 def run(verb: str, options: list[str]) -> int:
     """Train or resume, or score a checkpoint on a synthetic set; return the exit code.
 
-    0, or 1 if a loss or gradient is not finite or a process was lost, 2 for bad input, 130 after
-    SIGINT, 143 after SIGTERM.
+    The code is 0; 1 if a loss or gradient is not finite or a process was lost; 130 after SIGINT;
+    143 after SIGTERM.
+
+    Raises:
+        ConfigError: The options are invalid, or a file cannot be read or written.
+        CheckpointError: The checkpoint cannot be used.
     """
     try:
         stopping = handled(raise_stopped, *STOP_SIGNALS)
         quiet = writer_errors_said_once()
         with stopping, quiet, without_noise(), log_lines(), ExitStack() as held:
             resume = _resume(verb, options)
-            # Before any other file or option, which override it.
+            # The checkpoint's config comes first, so that every other file and option overrides it.
             base = [] if resume is None else ["--config", json.dumps(resume.inherited)]
             PretrainingCLI([verb, *base, *options], resume=resume, held=held)
     except OSError as error:
@@ -208,7 +218,7 @@ def run(verb: str, options: list[str]) -> int:
         say(str(error), verb)
         return 1
     except StoppedBySignal as error:
-        if is_first_process():  # all processes of a run stop together
+        if is_first_process():  # all processes of a run stop together; one message is enough
             say(str(error), verb)
         return 128 + error.signum
     except OBJECTIONS as error:
@@ -219,7 +229,7 @@ def run(verb: str, options: list[str]) -> int:
 
 
 def _resume(verb: str, options: list[str]) -> Resume | None:
-    """What the checkpoint of the command line says; None if there is none."""
+    """Read and check the checkpoint that `--ckpt_path` names; None without that option."""
     path = option_value(options, "ckpt_path")
     if path is None:
         if verb != "fit" and not any(map(_runs_nothing, options)):

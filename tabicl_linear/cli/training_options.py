@@ -1,7 +1,7 @@
-"""Options of `tabicl-linear fit`, `validate` and `test`, whose help is shown without loading torch.
+"""Help of `tabicl-linear fit`, `validate` and `test`, shown without loading torch.
 
-All keys are those of classes, and listing them imports these: seconds, for hundreds of lines. The
-first help has what most people need, and says where the rest is.
+The keys are arguments of classes, so listing all of them, in hundreds of lines, imports these
+classes, which takes seconds. `--help` shows what most people need and says where the rest is.
 """
 
 import sys
@@ -27,19 +27,19 @@ files of configs/, beside models of the paper such as deltanet.yaml:
 
 keys that most runs need:
   --ckpt_path CHECKPOINT         goes on bit-identically; other keys change the run from there on
-  --seed_everything SEED         of weights and data
+  --seed_everything SEED         seed of weights and data
   --trainer.max_steps STEPS      optimiser steps; the schedule of learning rates follows
   --trainer.default_root_dir DIR where the run makes its folder version_N (runs)
   --trainer.accelerator, --trainer.devices, --trainer.num_nodes, --trainer.precision
-  --trainer.val_check_interval STEPS       between validations
-  --checkpoint.every_n_steps STEPS         between checkpoints
-  --data.shapes.batch_size, --data.shapes.num_rows, --data.shapes.max_features     of tables
-  --model.architecture.dim, --model.architecture.depth                             of the network
+  --trainer.val_check_interval STEPS       steps between validations
+  --checkpoint.every_n_steps STEPS         steps between checkpoints
+  --data.shapes.batch_size, --data.shapes.num_rows, --data.shapes.max_features     size of tasks
+  --model.architecture.dim, --model.architecture.depth                             size of network
   --model.optimizer.init_args.lr RATE
 
 all keys, their types and defaults:
   tabicl-linear fit --help-all
-  tabicl-linear fit --model.mixer.help=CLASS_PATH            those of a class
+  tabicl-linear fit --model.mixer.help=CLASS_PATH            keys of a class
   tabicl-linear fit --config FILE ... --print_config         the whole config, to be saved as a file
 """
 

@@ -1,7 +1,7 @@
-"""What a checkpoint's config may hold without being trusted; `trust` has the rules.
+"""What the config of an untrusted checkpoint may hold; the rules are in `trust`.
 
-The list is short on purpose. Each class here was looked at: no argument that is not listed takes
-more than numbers, so that no function, no class and no text that the parser could import gets in.
+The list is short on purpose. Each class in it was reviewed: arguments that are not listed accept
+only numbers, so a config cannot smuggle in a function, a class, or text that the parser imports.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ from tabicl_linear.training.state_passing import StatePassing
 from tabicl_linear.trust import Allowed, check, of_annotation, of_class, of_dataclass, words
 
 FOLDER = Allowed(r"(?!.*(://|::))[^\x00-\x1f]+")
-"""A path on this machine: with a scheme, Lightning would load a client for it."""
+"""A local path. For one with a scheme (`s3://`), Lightning would import a client."""
 NAME = Allowed(r"(?!.*\.\.)(?!/)[\w .=+/-]*")
-"""The name of a metric, file or logger, below the folder that it stands in."""
+"""The name of a metric, file or logger, which cannot lead out of its folder."""
 TEMPLATE = Allowed(r"(?!.*\.\.)(?!/)([\w .=+/-]|\{[\w/]+(:[\w.]*)?\})*")
-"""A name with metrics to fill in."""
+"""A file name with placeholders for metrics, such as `{step}-{val/loss:.3f}`."""
 DURATION = Allowed(r"(\d+ days?, )?\d+(:\d+){2,3}(\.\d+)?")
 DEVICE = Allowed(r"(cpu|cuda|mps)(:\d+)?")
 MODE = words("min", "max")
@@ -119,7 +119,7 @@ OUR_CALLBACKS: Group = (
     "tabicl_linear.callbacks.initial_weights",
     {"InitialWeights": {"path": FOLDER}},
 )
-"""Our callbacks that take texts; the others need no list."""
+"""Our callbacks that take text. The others take only numbers and need no entry."""
 GROUPS = (OPTIMISERS, SCHEDULES, CALLBACKS, OUR_CALLBACKS, LOGGERS, STRATEGIES, PROFILERS, PLUGINS)
 PRECISIONS = (
     *("64", "32", "16", "bf16", "64-true", "32-true", "16-true", "bf16-true"),
@@ -134,7 +134,7 @@ SUFFIX = ".ckpt"
 
 
 def by_path(group: Group) -> Named:
-    """The classes of a group by each path that the parser writes: public name, and definition."""
+    """The classes of a group, each under its public path and the path of its definition."""
     package, classes = group
     allowed: dict[str, Mapping[str, Allowed]] = {}
     for name, arguments in classes.items():
@@ -144,7 +144,7 @@ def by_path(group: Group) -> Named:
 
 
 def sections() -> dict[str, Allowed]:
-    """What may stand in each section of a checkpoint's config."""
+    """What is allowed in each section of a checkpoint's config."""
     model = {
         "mixer": Allowed(bases=(SequenceMixer,)),
         "readout": Allowed(bases=(Readout,)),
@@ -176,17 +176,18 @@ def sections() -> dict[str, Allowed]:
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` if a config decides more than plain data and listed classes."""
+    """Raise `ConfigError` if a config holds more than plain data and the classes listed here."""
     allowed = sections()
     for name, tree in config.items():
-        # The other sections are those of callbacks, whose options are numbers.
+        # All other sections are options of our callbacks, which are numbers.
         check(str(name), tree, allowed.get(name, Allowed(fields={})))
 
 
 def check_states(callbacks: Any) -> None:
-    """Raise `CheckpointError` if states could make a run delete files other than its checkpoints.
+    """Raise `CheckpointError` if callback states could make a run delete other files.
 
-    Lightning's `ModelCheckpoint` deletes the files that its state names as no longer the best.
+    Lightning's `ModelCheckpoint` deletes files that its state names once they are no longer among
+    the best, so these must be checkpoints.
     """
     states = callbacks if type(callbacks) is dict else {}
     for name, state in states.items():
@@ -200,7 +201,7 @@ def check_states(callbacks: Any) -> None:
 
 
 def _deletable(state: Any) -> list[Any]:
-    """Paths in the state of a `ModelCheckpoint`; empty ones stand for none."""
+    """The paths in the state of a `ModelCheckpoint`, without empty ones, which mean no file."""
     if type(state) is not dict:
         return []
     singles = [state.get(f"{which}_model_path") for which in ("best", "kth_best", "last")]

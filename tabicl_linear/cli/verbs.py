@@ -1,4 +1,4 @@
-"""The command line: a table of verbs and their functions, of which only one is imported."""
+"""The command line: a table of verbs and their functions; only the module that runs is imported."""
 
 import os
 import sys
@@ -16,8 +16,9 @@ class Verb(NamedTuple):
     """A verb of the command line.
 
     Attributes:
-        function: `module:name` in this package; takes the options, returns the exit code, and
-            raises an error of `tabicl_linear.errors` for bad input.
+        function: `module:name` in this package. The function takes the options, returns the exit
+            code, and raises an error of `tabicl_linear.errors` for bad input.
+        what: What the verb does, for the help.
         extra: Optional dependencies that the module imports (`tabicl_linear.cli.extras`), if any.
     """
 
@@ -55,9 +56,10 @@ VERBS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a verb and return the exit code: 2 for bad input, with one line on standard error."""
-    # Set before torch loads. Waiting threads that spin can cost a factor of ten on a busy machine;
-    # threads that sleep at once, a factor of two on a quiet one. So spin briefly, then sleep.
+    """Run a verb and return its exit code: 2, after a line on standard error, for bad input."""
+    # OpenMP reads these when torch loads. Threads that spin while they wait can cost a factor of
+    # ten on a busy machine, threads that sleep at once a factor of two on a quiet one: so they
+    # spin briefly, then sleep.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     verb, *options = (sys.argv[1:] if argv is None else argv) or ["--help"]
@@ -85,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def usage() -> str:
-    """The verbs, one line each."""
+    """The help text: a line for each verb."""
     first = "usage: tabicl-linear VERB [options]     (tabicl-linear VERB --help for its options)"
     lines = [f"  {name:<10}{verb.what}" for name, verb in VERBS.items()]
     return "\n".join([first, "", *lines, "", "  --version prints the version", ""])

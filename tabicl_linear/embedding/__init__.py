@@ -1,1 +1,1 @@
-"""From table cells and labels to tokens."""
+"""Turns table cells and labels into tokens."""

@@ -10,10 +10,10 @@ from tabicl_linear.types import Float, Int, Tensor
 
 
 class Embedding(nn.Module, ABC):
-    """psi_x and psi_y (section 3.2), for one token per row or for one per cell of a row.
+    """psi_x and psi_y (section 3.2), with one token per row or one per cell of a row.
 
-    The cells of a row are folded into the batch: `g` is the number of tasks times the number of
-    cells, which `num_cells` returns. Strategies and mixers do not know the difference.
+    The cells of a row are folded into the batch: `g` is the number of tasks times `num_cells`.
+    Strategies and mixers do not see the difference.
 
     The placeholder of an unknown label is psi_y of the mean context label, as in the authors'
     code; the paper (section 2) describes a learned one, which one-hot labels have.
@@ -43,17 +43,17 @@ class Embedding(nn.Module, ABC):
     def unknown_label(
         self, mean_label: Float[Tensor, " b"], num_columns: int
     ) -> Float[Tensor, "g 1 d"]:
-        """The placeholder of a label to predict.
+        """The tokens that stand for a label to predict.
 
         Args:
-            mean_label: Mean label of each context.
+            mean_label: Mean class index of each context.
             num_columns: Columns of the tables.
         """
         return self.label_tokens(self.label_projection.unknown(mean_label), num_columns)
 
     @abstractmethod
     def num_cells(self, num_columns: int) -> int:
-        """Number of tokens that represent one row side by side."""
+        """Number of tokens that represent one row."""
 
     @abstractmethod
     def rows(self, x: Float[Tensor, "b n m"]) -> Float[Tensor, "g n d"]:
@@ -63,8 +63,8 @@ class Embedding(nn.Module, ABC):
     def label_tokens(
         self, vectors: Float[Tensor, "b n d"], num_columns: int
     ) -> Float[Tensor, "g n d"]:
-        """Tokens of label vectors."""
+        """The tokens of label vectors."""
 
     @abstractmethod
     def outputs(self, hidden: Float[Tensor, "g n d"], num_columns: int) -> Float[Tensor, "b n d"]:
-        """The hidden token of each row that the head classifies."""
+        """The one vector of each row that the head classifies."""

@@ -1,4 +1,4 @@
-"""Several tokens per row, one for each group of its columns: two-axis processing."""
+"""Several tokens per row, one for each group of columns, for two-axis processing."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,12 +19,13 @@ HeadReads = Literal["label_cell", "mean"]
 
 @dataclass(frozen=True)
 class Groups:
-    """Which columns are in which cell.
+    """The columns of each cell.
 
     Attributes:
-        size: Columns of a cell if `offsets` are not given; the last cell is padded with zeros.
-        offsets: Cell i holds the columns i * stride + offset, counted cyclically, so that a column
-            is in several cells, each time with other columns (repeated feature grouping).
+        size: Columns of a cell without `offsets`; the last cell is padded with zeros.
+        offsets: Cell i holds the columns i * stride + offset, counted cyclically, for each offset.
+            A column can so be in several cells, each time with other columns (repeated feature
+            grouping).
         stride: Distance between the first columns of consecutive cells.
     """
 
@@ -49,11 +50,11 @@ class Groups:
 
     @property
     def width(self) -> int:
-        """Columns of a cell."""
+        """Number of columns in a cell."""
         return self.size if self.offsets is None else len(self.offsets)
 
     def count(self, num_columns: int) -> int:
-        """Cells of a table."""
+        """Number of cells of a row of a table."""
         return -(-num_columns // (self.size if self.offsets is None else self.stride))
 
     def of(self, x: Float[Tensor, "b n m"]) -> Float[Tensor, "b i n w"]:
@@ -67,19 +68,19 @@ class Groups:
 
 
 class CellEmbedding(Embedding):
-    """Cells of several columns, and a cell for the label at the end (appendix D.9).
+    """Cells of several columns each, and a last cell for the label (appendix D.9).
 
-    All cells share one projection and have no positional encoding. The label cell holds psi_y
-    alone, and the head reads it. If the head reads the mean of the cells instead, there is no label
-    cell, and psi_y is added to every cell.
+    All cells share one projection and have no positional encoding. The label cell holds only psi_y,
+    and the head reads it. If the head reads the mean of the cells instead, there is no label cell,
+    and psi_y is added to every cell.
 
     Args:
         num_features: Maximum number of columns of a table.
         dim: Width of a token.
         codes: Codes of values and labels.
-        groups: Columns of the cells.
+        groups: The columns of each cell.
         label_in_every_cell: Whether psi_y is added to every cell.
-        head_reads: The label cell, or the mean of all cells.
+        head_reads: Whether the head reads the label cell or the mean of all cells.
     """
 
     scales_rows = False
@@ -113,14 +114,14 @@ class CellEmbedding(Embedding):
         return self.groups.count(num_columns) + self.has_label_cell
 
     def rows(self, x: Float[Tensor, "b n m"]) -> Float[Tensor, "g n d"]:
-        """Tokens of the groups; zero for the label cell."""
+        """The tokens of the groups, and zero for the label cell."""
         cells = self.feature_projection(value_features(self.groups.of(x), self.codes.value))
         return F.pad(cells, (0, 0, 0, 0, 0, self.has_label_cell)).flatten(0, 1)
 
     def label_tokens(
         self, vectors: Float[Tensor, "b n d"], num_columns: int
     ) -> Float[Tensor, "g n d"]:
-        """The vectors in every cell, or in the label cell with zeros in the others."""
+        """The vectors in every cell, or in the label cell only, with zeros in the others."""
         num_cells, cells = self.num_cells(num_columns), vectors.unsqueeze(1)
         if self.label_in_every_cell:
             return cells.expand(-1, num_cells, -1, -1).flatten(0, 1)

@@ -1,4 +1,4 @@
-"""How values and labels are coded, for every embedding alike."""
+"""How values and labels are coded, in the same way for every embedding."""
 
 from typing import NamedTuple
 
@@ -10,9 +10,9 @@ class Codes(NamedTuple):
     """How a value and a label are represented.
 
     Attributes:
-        value: linear: the value itself. fourier: the value and Fourier features of it.
-        label: scalar: the class index. one_hot: a learned vector for each class and for an unknown
-            label.
+        value: `linear` for the value itself; `fourier` for the value and its Fourier features.
+        label: `scalar` for the class index; `one_hot` for a learned vector of each class, and one
+            of an unknown label.
         num_classes: Maximum number of classes of a table.
     """
 

@@ -1,4 +1,4 @@
-"""Numbers that a computation needs on its device, copied there once and not in every call."""
+"""Constant tensors, which are copied to a device once rather than in every call."""
 
 from functools import lru_cache
 
@@ -8,7 +8,7 @@ from tabicl_linear.types import Tensor
 
 
 def constants(values: tuple[float, ...] | tuple[int, ...], like: Tensor) -> Tensor:
-    """Numbers on the device and in the dtype of a tensor, copied there once; not to be changed."""
+    """Numbers as a tensor with the device and dtype of `like`; cached, so do not change it."""
     return _copied(values, like.dtype, like.device)
 
 

@@ -8,20 +8,20 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.types import Tensor
 
 CPU_ROWS, GPU_ROWS = 2048, 16384
-"""Rows of a task in the network at a time: few enough for a CPU's cache, and enough to keep a GPU
+"""Most rows of a task in the network at a time: few enough for a CPU's cache, enough to keep a GPU
 busy."""
 
 CPU_TOKENS, MIN_CPU_ROWS = 4096, 64
-"""On a CPU, rows of several cells are fewer: as many as have so many tokens, but not less than the
-second (docs/performance_log.md, "Rows in the network at a time")."""
+"""On a CPU, most tokens of a task in the network at a time if rows have several cells, and the
+fewest rows even so (docs/performance_log.md, "Rows in the network at a time")."""
 
 
 class Limits(NamedTuple):
-    """Inputs that a model takes.
+    """What a model requires of its inputs.
 
     Attributes:
-        device: Device of its weights.
-        num_classes: Number of classes it distinguishes.
+        device: Device of the model's weights.
+        num_classes: Number of classes that it distinguishes.
     """
 
     device: torch.device
@@ -30,14 +30,14 @@ class Limits(NamedTuple):
 
 ROW_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 LABEL_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8)
-"""PyTorch does not support comparisons of most unsigned types."""
+"""Without unsigned types, most of which PyTorch cannot compare."""
 
 
 def check_rows(x: object, device: torch.device) -> Tensor:
     """Return the argument if it is a floating tensor [tasks, rows, columns] on the device.
 
     Raises:
-        DataError: It is anything else.
+        DataError: The argument is anything else.
     """
     x = _dense("x", x)
     if x.ndim != 3 or x.dtype not in ROW_TYPES:
@@ -50,7 +50,7 @@ def check_rows(x: object, device: torch.device) -> Tensor:
 
 
 def check_context(x: object, y: object, categorical: object, *, limits: Limits) -> None:
-    """Raise `DataError`, naming the argument, for labelled rows that no model can take."""
+    """Raise `DataError` for labelled rows that the model cannot take; it names the argument."""
     x = check_rows(x, limits.device)
     y = _dense("y", y)
     if x.shape[:2] != y.shape or x.numel() == 0:
@@ -80,7 +80,7 @@ def check_context(x: object, y: object, categorical: object, *, limits: Limits) 
 
 
 def check_queries(x: object, fitted: torch.Size, device: torch.device) -> None:
-    """Raise `DataError` unless the rows have the tasks and columns `fitted` of the context."""
+    """Raise `DataError` unless `x` has as many tasks and columns as the context (`fitted`)."""
     x = check_rows(x, device)
     if (x.shape[0], x.shape[2]) != tuple(fitted):
         raise DataError(
@@ -90,7 +90,7 @@ def check_queries(x: object, fitted: torch.Size, device: torch.device) -> None:
 
 
 def check_extension(x: Tensor, categorical: Tensor | None, fitted: torch.Size) -> None:
-    """Raise `DataError` unless rows have the tasks and columns `fitted` of given statistics."""
+    """Raise `DataError` unless `x` has as many tasks and columns as the statistics (`fitted`)."""
     if categorical is not None:
         raise DataError("The given statistics already know the categories: leave categorical out.")
     if (x.shape[0], x.shape[2]) != tuple(fitted):
@@ -123,17 +123,17 @@ def chunk_rows(
     num_cells: int = 1,
     num_rows: int | None = None,
 ) -> int:
-    """Rows of a task in the network at a time.
+    """The number of rows of a task that go through the network at a time.
 
     Args:
-        device: Where it computes.
-        most: Maximum, if there is one.
+        device: The device that computes.
+        most: The user's maximum, if there is one.
         num_cells: Tokens of a row.
-        num_rows: Rows of a context. A short one is taken at once for any number of cells, since
-            in pieces most readouts would project its tokens twice.
+        num_rows: Rows of the context, if it is known. A short one goes through at once for any
+            number of cells, since most readouts would project its tokens twice if it were split.
 
     Raises:
-        ConfigError: `most` is no whole number of at least 1.
+        ConfigError: `most` is not a whole number of at least 1.
     """
     rows = CPU_ROWS if device.type == "cpu" else GPU_ROWS
     if device.type == "cpu" and (num_rows is None or num_rows > rows):

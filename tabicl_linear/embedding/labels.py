@@ -1,4 +1,4 @@
-"""Vectors of known and unknown class labels, and the classes that a context has."""
+"""Vectors of known and unknown class labels, and the classes that occur in a context."""
 
 from typing import Literal
 
@@ -9,12 +9,12 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 LabelCode = Literal["scalar", "one_hot"]
 ABSENT = -1e4
-"""Logit of a class that the context does not have: its probability is zero in every dtype, and it
-is finite, so that sums and differences of logits are never NaN."""
+"""Logit of a class that does not occur in the context: its probability is zero in every dtype, and
+it is finite, so that sums and differences of logits are never NaN."""
 
 
 class ScalarLabels(nn.Linear):
-    """psi_y(y) = w y + b of the class index (section 3.2); unknown is the mean context label.
+    """psi_y(y) = w y + b of the class index (section 3.2); an unknown label is the context's mean.
 
     Args:
         dim: Width of a token.
@@ -24,7 +24,7 @@ class ScalarLabels(nn.Linear):
         super().__init__(1, dim)
 
     def known(self, y: Int[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
-        """Vectors of class indices."""
+        """The vectors of class indices."""
         return self(y.unsqueeze(-1).to(self.weight.dtype))
 
     def unknown(self, mean_label: Float[Tensor, " b"]) -> Float[Tensor, "b 1 d"]:
@@ -51,7 +51,7 @@ class OneHotLabels(nn.Embedding):
         return self(y.long())
 
     def unknown(self, mean_label: Float[Tensor, " b"]) -> Float[Tensor, "b 1 d"]:
-        """The last vector, whatever the labels of the context."""
+        """The learned vector of an unknown label; the mean only gives the number of tasks."""
         return self.weight[-1].expand(len(mean_label), 1, -1)
 
 
@@ -61,7 +61,7 @@ Labels = ScalarLabels | OneHotLabels
 def present_classes(
     y: Int[Tensor, "b n"], num_classes: int, earlier: Bool[Tensor, "b y"] | None = None
 ) -> Bool[Tensor, "b y"]:
-    """Which classes occur among the labels of each task, or have occurred in `earlier` ones."""
+    """Which classes occur among the labels of each task, or are already in `earlier`."""
     if earlier is None:
         earlier = torch.zeros(len(y), num_classes, dtype=torch.bool, device=y.device)
     return earlier.scatter(1, y.long(), True)

@@ -12,8 +12,8 @@ from tabicl_linear.types import Float, Tensor
 class RowEmbedding(Embedding):
     """psi_x(x) = W x + b on rows padded with zeros (section 3.2), and psi_y.
 
-    With Fourier features, W applies to these. They are computed from standardised values, so the
-    features rather than the rows are scaled by sqrt(num_features / columns).
+    With Fourier features, W applies to these. As they are computed from standardised values, the
+    factor sqrt(num_features / columns) applies to the features rather than to the rows.
 
     Args:
         num_features: Number of columns that rows are padded to.

@@ -1,12 +1,12 @@
-"""What a model learns about columns from the context alone, and how it is applied to rows.
+"""Column statistics, computed from the context only, and their application to rows.
 
-Everything is a value in the fitted state and nothing a buffer of the model, so two fitted states
-can coexist. All of it is batched over tasks, without a loop over tasks or columns, and runs in
-chunks of rows, so that the memory it needs besides the table does not grow with the rows.
+They are values in the fitted state, not buffers of the model, so that several fitted states can
+coexist. Computations are batched over tasks, without a loop over tasks or columns, and run in
+chunks of rows, so that the memory they need besides the table does not grow with the rows.
 
-Statistics and the arithmetic with them are float64 whatever the dtype of the table: float32 means
-over a million rows lose digits, and the deviation of values such as 1e6 + noise, or the range of
-values such as 1e38, does not survive float32.
+Statistics and the arithmetic with them are in float64 whatever the dtype of the table. In float32,
+means over a million rows lose digits, and the deviation of values such as 1e6 + noise, or the range
+of values such as 1e38, would be lost.
 """
 
 import math
@@ -30,12 +30,12 @@ class ContextStatistics(NamedTuple):
 
     Attributes:
         categorical: Columns of category codes.
-        categories: Their distinct context values in ascending order, padded with +inf; e is the
-            largest number of categories, 0 where no column is categorical.
-        fill: What replaces a missing value.
+        categories: Distinct context values of categorical columns in ascending order, padded with
+            +inf; e is the largest number of categories, 0 if no column is categorical.
+        fill: The value that replaces a missing one.
         lower: Soft clip bound; -inf for categorical columns.
         upper: Soft clip bound; +inf for categorical columns.
-        mean: Subtracted from clipped values.
+        mean: The mean that is subtracted from clipped values.
         factor: Factor on centred values: 1 / standard deviation, 1 for raw category codes, 0 for
             columns that are constant in the context and so carry no information.
         row_scale: sqrt(num_features / number of columns that are not constant), or one.
@@ -61,17 +61,17 @@ def context_statistics(
     num_features: int | None,
     rows_per_chunk: int | None = None,
 ) -> ContextStatistics:
-    """Statistics of context rows in float64 (the authors' encoder; appendix B.2 leaves them open).
+    """Statistics of context rows in float64.
 
-    Takes four passes over the rows: categories; means and extremes; clip bounds; moments of the
-    clipped values.
+    They are those of the authors' encoder, as appendix B.2 does not specify them. Four passes over
+    the rows compute categories; means and extremes; clip bounds; and moments of the clipped values.
 
     Args:
         x: Context features; NaN and infinities are missing values.
         y: Context labels.
         categorical: Which columns hold category codes; None if none does.
-        num_features: Features that rows are scaled to; None leaves their scale.
-        rows_per_chunk: Rows processed together, all if left out. The result is the same up to
+        num_features: Number of features for the row scale; None for a scale of one.
+        rows_per_chunk: Rows processed at a time; all if None. The result is the same up to
             rounding.
     """
     size = rows_per_chunk or x.shape[1]
@@ -85,7 +85,7 @@ def context_statistics(
 
     present = _moments((part, part.isfinite()) for part in parts())
     fill, num_rows = present.mean, present.square.new_full((), x.shape[1])
-    # Missing values are filled with the mean, so they only add to the count.
+    # Missing values are filled with the mean: they add to the count, but not to the squares.
     deviation = _deviation(present.square, num_rows)
     inner = _moments(_inside(part, fill, CLIP_SIGMAS * deviation) for part in parts())
     reach = CLIP_SIGMAS * _deviation(inner.square, inner.rows)
@@ -93,7 +93,7 @@ def context_statistics(
     upper = (inner.mean + reach).masked_fill(categorical, math.inf)
     clipped = _moments((soft_clip(filled(part, fill), lower, upper), None) for part in parts())
     deviation = _deviation(clipped.square, num_rows)
-    # The second condition: a deviation so small that its reciprocal would be infinite in float64.
+    # The second condition: a deviation that is zero in float64, whose reciprocal is infinite.
     constant = _is_constant(x.split(size, dim=1)) | (deviation == 0)
     raw = categorical & (categories.isfinite().sum(-1) <= MAX_RAW_CATEGORIES)
     factor = deviation.where(~constant, 1.0).reciprocal().masked_fill(raw, 1.0)
@@ -113,7 +113,7 @@ def context_statistics(
 def standardise(x: Float[Tensor, "b n m"], by: ContextStatistics) -> Float[Tensor, "b n m"]:
     """Encode, impute, clip, standardise and scale rows by the statistics of their context.
 
-    Computed in float64, returned in the dtype of `x`.
+    Computed in float64 and returned in the dtype of `x`.
     """
     has_categories = by.categories.shape[-1] > 0
     rows = _encode(readable(x), by.categorical, by.categories) if has_categories else x
@@ -122,7 +122,7 @@ def standardise(x: Float[Tensor, "b n m"], by: ContextStatistics) -> Float[Tenso
 
 
 class _Moments(NamedTuple):
-    """Moments of the used values of each column; merged by the formula of Chan et al."""
+    """Moments of the selected values of each column; merged by the formula of Chan et al."""
 
     rows: Float[Tensor, "b m"]
     mean: Float[Tensor, "b m"]
@@ -130,7 +130,7 @@ class _Moments(NamedTuple):
 
 
 def _moments(parts: Iterable[tuple[Tensor, Tensor | None]]) -> _Moments:
-    """Moments of the values that a mask selects (None: all of them), given chunk by chunk."""
+    """Moments of the values that a mask selects (None: all), from (values, mask) of each chunk."""
     total: _Moments | None = None
     for x, used in parts:
         if used is None:
@@ -188,7 +188,7 @@ def _categories(
     union = x.new_empty(x.shape[0], len(columns), 0, dtype=torch.float64)
     start = 0
     while start < x.shape[1]:
-        # Pieces grow with the number of categories found, so that sorting takes n log n in total
+        # Pieces grow with the number of categories so far, so that sorting takes n log n in total
         # even if nearly all codes are distinct.
         stop = start + max(size, union.shape[-1])
         values = readable(x[:, start:stop, columns])
@@ -215,7 +215,7 @@ def _encode(
     categorical: Bool[Tensor, "b m"],
     categories: Float[Tensor, "b m e"],
 ) -> Float[Tensor, "b n m"]:
-    """Replace category values by their rank in the context; -1 for values unseen there."""
+    """Replace category values by their rank in the context; -1 for values not in it."""
     if categories.shape[-1] == 0:
         return x
     columns = x.transpose(1, 2).contiguous()

@@ -1,4 +1,4 @@
-"""Features of a standardised value, from which embeddings are linear."""
+"""Features of a standardised value; embeddings are linear in them."""
 
 import math
 from typing import Literal
@@ -10,16 +10,16 @@ from tabicl_linear.types import Float, Tensor
 
 ValueCode = Literal["linear", "fourier"]
 FREQUENCIES = tuple(math.pi / 4 * 2**k for k in range(4))
-"""Radians per standard deviation: periods of 8 deviations, the bulk of a column, down to one."""
+"""Radians per standard deviation: periods from 8 deviations, the bulk of a column, down to one."""
 FEATURES: dict[ValueCode, int] = {"linear": 1, "fourier": 1 + 2 * len(FREQUENCIES)}
 """Number of features of one value."""
 
 
 def value_features(x: Float[Tensor, "*shape m"], code: ValueCode) -> Float[Tensor, "*shape f"]:
-    """Features of all values of a row or a cell, side by side.
+    """The features of all values of a row or cell, one value after the other.
 
-    linear: the value x. fourier: x, then sin(w x) and 1 - cos(w x) for every w of `FREQUENCIES`.
-    All are zero for a value of zero, such as that of a padded or constant column.
+    linear: the value x. fourier: x, then sin(w x) for every w in `FREQUENCIES`, then 1 - cos(w x)
+    for each. All are zero if x is, as in a padded or constant column.
     """
     if code == "linear":
         return x

@@ -1,1 +1,1 @@
-"""Real benchmarks: tables, the paper's protocol, baselines, and results that a run leaves."""
+"""Real benchmarks: tables, the paper's protocol, baselines, and the results of a run."""

@@ -1,4 +1,4 @@
-"""Arguments of a classifier from a command line: NAME=VALUE."""
+"""Reads arguments of a classifier from a command line: NAME=VALUE."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -8,15 +8,15 @@ from tabicl_linear.errors import ConfigError
 
 
 def read_arguments(model: str, texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
-    """Values by name; a value is JSON (true, 4, 0.9), or else a text.
+    """Values by name; a value is parsed as JSON (true, 4, 0.9) if possible, else it is text.
 
     Args:
-        model: Whose they are, for the message.
-        texts: "NAME=VALUE" each.
+        model: Name of the model, for the message.
+        texts: Arguments of the form "NAME=VALUE".
         names: Arguments that the classifier has.
 
     Raises:
-        ConfigError: A text of another form, or a name that the classifier does not have.
+        ConfigError: A text has another form, or the classifier has no such argument.
     """
     values = dict[str, Any]()
     for text in texts:
@@ -34,5 +34,5 @@ def read_arguments(model: str, texts: Sequence[str], names: Collection[str]) -> 
 
 
 def identified(identity: str, arguments: Mapping[str, Any]) -> str:
-    """What results depend on, with the arguments: "identity n_estimators=2 trees=False"."""
+    """The identity of a candidate with arguments, such as "IDENTITY n_estimators=2 trees=False"."""
     return " ".join([identity, *(f"{name}={arguments[name]!r}" for name in sorted(arguments))])

@@ -1,8 +1,8 @@
 """Classifiers to compare with, by name: scikit-learn estimators that take frames.
 
-Nothing is tuned. Libraries are imported when a baseline is made, never before. Numbers are imputed
-by their mean; what a frame has as categories becomes one column each for linear models and codes
-for trees.
+None is tuned. Libraries are imported only when a baseline is made. Missing numbers are replaced by
+the column's mean. Categories of a frame are one-hot encoded for linear models, and become integer
+codes for trees.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ NUMBERS = make_column_selector(dtype_include="number")
 CATEGORIES = make_column_selector(dtype_include=["category", "object", "string"])
 OURS = "tabicl_linear"
 SEED = 42
-"""Seed of the baselines that the paper has, as in its authors' code."""
+"""Seed of the paper's baselines, as in the authors' code."""
 
 
 def _one_hot() -> ColumnTransformer:
@@ -53,7 +53,7 @@ def _codes() -> ColumnTransformer:
 
 
 def _imputed_codes() -> ColumnTransformer:
-    """As in the authors' code: a missing category becomes the most frequent one."""
+    """As in the authors' code: codes, with missing categories replaced by the most frequent one."""
     categories = make_pipeline(
         SimpleImputer(strategy="most_frequent", keep_empty_features=True),
         OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
@@ -119,7 +119,7 @@ def _xgboost(threads: int | None = None) -> Pipeline:
 def _tabpfn(weights: str, threads: int | None = None) -> ClassifierMixin:
     from tabpfn import TabPFNClassifier
 
-    # It has no number of threads for the network, only PyTorch's own.
+    # It has no option for threads: its network uses PyTorch's.
     return TabPFNClassifier(model_path=weights, ignore_pretraining_limits=True, random_state=SEED)
 
 
@@ -135,15 +135,14 @@ class Baseline(NamedTuple):
     """A classifier to compare with.
 
     Attributes:
-        make: Makes it, unfitted, for a number of threads; None leaves that to the library. Takes
-            the file of its weights first where it has some.
+        make: Makes the unfitted classifier for a number of threads; None leaves that to the
+            library. If it has weights, their file is the first argument.
         package: Module of its library.
-        extra: Whether that is one of this project's extra `baselines`.
-        reads_categories: Whether it is told which columns are categories. The others see codes as
-            numbers, as all models of the paper do.
+        extra: Whether this project's extra `baselines` installs that library.
+        reads_categories: Whether it is told which columns are categories. Otherwise it sees codes
+            as numbers, as all models of the paper do.
         has_weights: Whether it needs a file of weights.
-        options: What it computes with, as JSON has it, where that may change while the version of
-            the library does not.
+        options: Its options as plain data, if they can change without the library's version.
     """
 
     make: Callable[..., ClassifierMixin]
@@ -176,14 +175,14 @@ NOT_SERVED = {
 
 
 def baseline_version(name: str) -> str:
-    """What the results of a baseline depend on, beside its weights: results of another are others.
+    """The version of a baseline, on which its results depend besides its weights.
 
     Returns:
-        The version of its library, such as "1.9.1", with `options_checksum` where there is one:
+        The version of its library, such as "1.9.1", with its `options_checksum` if it has one:
         "0.1.0, options 1a2b3c4d".
 
     Raises:
-        ConfigError: The library is not installed; says what to install.
+        ConfigError: The library is not installed; the message says what to install.
     """
     baseline = BASELINES[name]
     version = _installed(name, baseline)
@@ -192,7 +191,7 @@ def baseline_version(name: str) -> str:
 
 
 def options_checksum(name: str) -> str | None:
-    """First digits of the SHA-256 of a baseline's options; None where its version tells all."""
+    """First 8 digits of the SHA-256 of a baseline's options; None if it has no such options."""
     options = BASELINES[name].options
     if options is None:
         return None
@@ -200,7 +199,7 @@ def options_checksum(name: str) -> str | None:
 
 
 def _installed(name: str, baseline: Baseline) -> str:
-    """Version of the library of a baseline."""
+    """The installed version of a baseline's library."""
     if baseline.package == OURS:
         return __version__  # also where the package is used without being installed
     if find_spec(baseline.package) is None:
@@ -209,12 +208,12 @@ def _installed(name: str, baseline: Baseline) -> str:
             f"--baseline {name}: the library {baseline.package} is not installed; "
             f"pip install {what}."
         )
-    # The distribution may have another name than the module, such as xgboost-cpu.
+    # The distribution's name may differ from the module's, such as xgboost-cpu.
     (distribution, *_) = distributions()[baseline.package]
     return metadata.version(distribution)
 
 
 @cache
 def distributions() -> Mapping[str, list[str]]:
-    """Installed distributions by the modules in them, for which every file of all is looked at."""
+    """Installed distributions by module name; cached, since it reads every distribution's files."""
     return metadata.packages_distributions()

@@ -1,4 +1,4 @@
-"""What is evaluated on: the tables of a benchmark, from OpenML or from a folder."""
+"""The tables of a benchmark, from OpenML or from a folder."""
 
 import hashlib
 import math
@@ -25,19 +25,19 @@ FOLDER = "folder:"
 BENCHMARKS = {"openml-cc18": CC18, "tabarena": TABARENA}
 """Protocols of the paper's benchmarks."""
 SUITES = {"openml-cc18-30": "openml-cc18", "tabarena": "tabarena"}
-"""Suites of a folder whose tables are those of a benchmark of the paper, and its name."""
+"""The paper's benchmark that has the same tables as a folder's suite, by the suite's name."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A table that is not read yet.
+    """A table that has not been read yet.
 
     Attributes:
-        name: Of the table; no other of a benchmark has it.
+        name: Name of the table, unique in its benchmark.
         path: Parquet file.
         target: Column of the labels.
-        openml_id: Data id at OpenML.
-        fault: Why there is no file, or none that can be used; then nothing of it is read.
+        openml_id: Data id at OpenML, if it has one.
+        fault: Why the table cannot be used; None if it can. It is not read if there is a fault.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Source:
     fault: str | None = None
 
     def read(self) -> BenchmarkTable:
-        """The whole table.
+        """Read the whole table.
 
         Raises:
             DataError: The file cannot be read, or its target is missing.
@@ -63,20 +63,21 @@ class Source:
         return encode(frame, self.target, name=self.name, openml_id=self.openml_id)
 
     def checksum(self) -> str:
-        """First digits of the SHA-256 of the file."""
+        """First 16 digits of the SHA-256 of the file."""
         return hashlib.sha256(self.path.read_bytes()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Tables and what is used of them.
+    """Tables, and the protocol by which they are used.
 
     Attributes:
-        name: In the results.
+        name: Name in the results.
         protocol: Caps and folds.
         sources: The tables.
-        forgiving: Whether a table that cannot be used fails alone, and the others are scored. A
-            folder can be mended, so that such a table in it is refused before anything is computed.
+        forgiving: Whether the other tables are scored if one cannot be used. This does not hold for
+            a folder, which its owner can repair: such a table is an error before anything is
+            computed.
     """
 
     name: str
@@ -85,10 +86,10 @@ class Benchmark:
     forgiving: bool = False
 
     def table(self, source: Source) -> BenchmarkTable:
-        """A table as the protocol uses it.
+        """Read a table and reduce it to what the protocol uses.
 
         Raises:
-            DataError: It cannot be read or used.
+            DataError: The table cannot be read or used.
         """
         return prepare(source.read(), self.protocol)
 
@@ -96,17 +97,17 @@ class Benchmark:
 def folder_benchmark(folder: Path, suite: str | None) -> Benchmark:
     """The tables that a folder's `index.csv` lists.
 
-    Columns `name`, `file` and `target_column`; if there are `suite` and `openml_id`, they are used.
-    Suites that hold tables of the paper's benchmarks follow their protocols; others are capped like
-    TabArena.
+    The index has columns `name`, `file` and `target_column`, and optionally `suite` and
+    `openml_id`. Suites with the tables of a benchmark of the paper follow its protocol, others
+    follow TabArena's.
 
     Args:
-        folder: With the index and a parquet file for each table.
-        suite: Only tables of this suite. May be left out where there is one at most.
+        folder: Folder with the index and a Parquet file for each table.
+        suite: Use only tables of this suite. May be None if the index has at most one.
 
     Raises:
-        ConfigError: No such suite, or several of which none is chosen.
-        DataError: An index that cannot be read, lacks columns or cells, or lists a table twice.
+        ConfigError: There is no such suite, or there are several and none is chosen.
+        DataError: The index cannot be read, lacks columns or cells, or lists a table twice.
     """
     index, name = _of_suite(_read_index(folder), suite, folder)
     twice = index["name"][index["name"].duplicated()]
@@ -126,7 +127,7 @@ def folder_benchmark(folder: Path, suite: str | None) -> Benchmark:
 
 
 def _of_suite(index: pd.DataFrame, suite: str | None, folder: Path) -> tuple[pd.DataFrame, str]:
-    """The tables of the suite that was asked for, or of the only one; and the benchmark's name."""
+    """The tables of the suite, or of the only one if it is None; and the benchmark's name."""
     suites = list(dict.fromkeys(index["suite"].dropna())) if "suite" in index else []
     listed = ", ".join(suites) or "none: leave the option out"
     if suite is not None:
@@ -145,11 +146,11 @@ def _of_suite(index: pd.DataFrame, suite: str | None, folder: Path) -> tuple[pd.
 
 
 def _openml_id(cell: Any, name: str, folder: Path) -> int | None:
-    """A data id; None where the cell is empty."""
+    """The data id in a cell of the index; None if the cell is empty."""
     if cell is None or pd.isna(cell):
         return None
     try:
-        number = float(cell)  # 11.0, where another table of the column has none
+        number = float(cell)  # pandas reads 11.0 if other cells of the column are empty
     except ValueError:
         number = math.nan
     if not number.is_integer() or number < 0:
@@ -162,7 +163,7 @@ def _openml_id(cell: Any, name: str, folder: Path) -> int | None:
 
 def _read_index(folder: Path) -> pd.DataFrame:
     try:
-        # Suites of OpenML are numbers, and there are tables called 1999.
+        # As text: names of suites and tables can be numbers, such as those of OpenML's suites.
         index = pd.read_csv(folder / INDEX, dtype={"suite": str, "name": str})
     except OSError as error:
         raise DataError(
@@ -189,16 +190,17 @@ def _read_index(folder: Path) -> pd.DataFrame:
 def benchmark(
     named: str, suite: str | None, openml: Callable[[str, str | None], tuple[Source, ...]]
 ) -> Benchmark:
-    """The benchmark of a command line.
+    """The benchmark that a command line names.
 
     Args:
         named: "openml-cc18", "tabarena" or "folder:PATH".
-        suite: Of the folder, or number of a suite at OpenML to take instead of the benchmark's own
-            list.
-        openml: Reads the tables of a benchmark, or of another suite, from OpenML.
+        suite: A suite of the folder, or the number of an OpenML suite that replaces the benchmark's
+            own list of tables.
+        openml: Reads the tables of a benchmark (its name, and the number of another suite or None)
+            from OpenML.
 
     Raises:
-        ConfigError: No such benchmark or suite.
+        ConfigError: There is no such benchmark or suite.
         DataError: The tables cannot be read.
     """
     if named.startswith(FOLDER):

@@ -1,4 +1,4 @@
-"""What is compared: models of this project and baselines, by the names of a command line."""
+"""The classifiers to compare: models of this project and baselines, named by a command line."""
 
 import hashlib
 import os
@@ -22,23 +22,24 @@ from tabicl_linear.evaluation.protocol import BenchmarkTable
 from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
 NAME_LENGTH = 100
-"""Most letters of a name; files hold it beside those of a table and a fold."""
+"""Most letters of a name, which is part of file names, with a table's name and a fold."""
 DECIDED_ELSEWHERE = {"model", "n_jobs", "ensemble"}
-"""Arguments of a classifier that options of the command decide."""
+"""Arguments of the classifier that other options of the command set."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A classifier that is not made yet.
+    """A classifier that has not been made yet.
 
     Attributes:
-        name: In the results.
-        identity: Of what decides its scores: a checksum of its file with `arguments`, or
-            `baseline_version`, or that of `own_baseline`.
-        kind: "model" for one of this project, or the name or import path of a baseline.
-        path: File of its weights, where it has one, or the name of shipped ones.
+        name: Name in the results.
+        identity: Identifies what its scores depend on. For a model, the checksum of its file, with
+            `arguments`; for a baseline, its `baseline_version`, with the checksum of its weights
+            if it has any; for a baseline of the user's own, `own_baseline.identity`.
+        kind: "model" for a model of this project, or else the name or import path of a baseline.
+        path: File of its weights, or the name of weights in the package; None without weights.
         ensemble: Preset of a model's ensemble.
-        arguments: Others of a model's `TabICLLinearClassifier`, by name.
+        arguments: Further arguments of a model's `TabICLLinearClassifier`, by name.
         trust_code: Whether the file may name classes outside tabicl_linear.
     """
 
@@ -51,7 +52,7 @@ class Candidate:
     trust_code: bool = False
 
     def make(self, threads: int | None) -> ClassifierMixin:
-        """An unfitted classifier that uses so many threads."""
+        """Make the unfitted classifier, which uses this number of threads (None: the default)."""
         if self.kind == "model":
             assert self.path is not None
             model = load_model(self.path, trust_code=True) if self.trust_code else self.path
@@ -61,7 +62,7 @@ class Candidate:
         return _of_kind(self.kind).make(*weights, threads=threads)
 
     def sees(self, table: BenchmarkTable) -> pd.DataFrame:
-        """The columns as it is given them."""
+        """The columns of a table in the form that the classifier gets."""
         if self.kind == "model" or _of_kind(self.kind).reads_categories:
             return table.declared()
         return table.x
@@ -75,21 +76,21 @@ def candidates(
     *,
     trust_code: bool = False,
 ) -> tuple[Candidate, ...]:
-    """Candidates of a command line.
+    """The candidates that a command line names.
 
     Args:
-        models: "default", PATH or NAME=PATH.
-        baselines: Names of `BASELINES`, with ":PATH" behind those that need weights, or
-            `module.Class` of others.
+        models: "default", PATH or NAME=PATH each.
+        baselines: Names in `BASELINES`, followed by ":PATH" if they need weights, or `module.Class`
+            of a baseline of the user's own.
         ensemble: Preset of the models' ensembles.
-        arguments: For each model that gets some: its name, then NAME=VALUE of each argument.
+        arguments: For some models, a list of the name and NAME=VALUE for each argument.
         trust_code: Whether files of models may name classes outside tabicl_linear.
 
     Raises:
-        ConfigError: None at all, two of one name, an unknown or uninstalled baseline, one
-            without its weights, arguments of no model or that its classifier does not have, or a
-            file that names what it may name with `trust_code` alone.
-        CheckpointError: A model that cannot be loaded.
+        ConfigError: There are no candidates, or two with one name; a baseline is unknown, not
+            installed or without its weights; arguments name no model, or the classifier does not
+            have them; or a file names classes that need `trust_code`.
+        CheckpointError: A model cannot be loaded.
     """
     competitors = [_model(named, ensemble, trust_code) for named in models]
     competitors += [_baseline(named) for named in baselines]
@@ -124,19 +125,20 @@ def _with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
 
 
 def _model(named: str, ensemble: EnsembleName, trust_code: bool) -> Candidate:
-    # Names of folders and files may hold "=", as those of Lightning's checkpoints do. Unlike
-    # `Path.is_file`, this says no where a name is longer than the system takes.
+    # Paths may hold "=", as those of Lightning's checkpoints do. `os.path.isfile` is False for
+    # names that are too long for the system, where `Path.is_file` raises.
     is_path = "=" not in named or os.path.isfile(checkpoint_path(named))
     name, weights = ("", named) if is_path else named.split("=", 1)
     path = checkpoint_path(weights)
     if not os.path.isfile(path):
         raise CheckpointError(f"--model {named}: there is no file {path}.")
-    # Whether it can be loaded is better known now than in the first fold.
+    # An error should come now rather than in the first fold.
     load_model(path, trust_code=trust_code)
     name = name or (named if named in WEIGHTS else path.stem)
     if weights not in WEIGHTS:
         return Candidate(name, _checksum(path), "model", path, ensemble, trust_code=trust_code)
-    # By its name the default predicts by trees as well, by its path it is the network alone.
+    # Named as "default", the weights predict together with trees; by path, the network predicts
+    # alone.
     arguments = {"trees": "auto"}
     identity = identified(_checksum(path), arguments)
     return Candidate(name, identity, "model", weights, ensemble, arguments)

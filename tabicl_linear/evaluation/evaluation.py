@@ -1,4 +1,4 @@
-"""A whole evaluation: what is missing is computed, and the folder says what it holds."""
+"""A whole evaluation: computes the trials that a folder lacks, and describes what it holds."""
 
 import platform
 from collections.abc import Callable, Sequence
@@ -27,15 +27,15 @@ LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "torch")
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is asked for.
+    """What to evaluate, and how.
 
     Attributes:
         benchmark: Tables and protocol.
         candidates: Classifiers.
-        ensemble: Preset of the models among them.
-        shard: Which part of the trials.
-        jobs: Processes.
-        threads: Of each; None leaves that to the libraries.
+        ensemble: Ensemble preset of the models among them.
+        shard: The part of the trials to run.
+        jobs: Number of processes.
+        threads: Threads of each process; None leaves that to the libraries.
         again: Whether to repeat trials that failed.
     """
 
@@ -48,7 +48,7 @@ class Evaluation:
     again: bool = False
 
     def tasks(self) -> list[Task]:
-        """The trials of this part, table by table."""
+        """The trials of this shard, table by table."""
         tasks = [
             Task(candidate, self.benchmark, source, fold, self.threads)
             for source in self.benchmark.sources
@@ -58,7 +58,7 @@ class Evaluation:
         return [tasks[index] for index in self.shard.of(len(tasks))]
 
     def settings(self) -> dict[str, Any]:
-        """What all results in one folder share."""
+        """The settings that all results in one folder must share."""
         return {
             "benchmark": self.benchmark.name,
             "protocol": asdict(self.benchmark.protocol),
@@ -67,20 +67,21 @@ class Evaluation:
 
 
 def plan(evaluation: Evaluation, folder: Path) -> tuple[Evaluation, dict[str, Any]]:
-    """What can be run, and what `evaluation.json` is to say. Reads every table, writes nothing.
+    """Check an evaluation against its tables and folder. Reads every table, writes nothing.
 
     Args:
-        evaluation: What is asked for.
-        folder: Of the results, which may hold some.
+        evaluation: What to evaluate.
+        folder: Folder of the results, which may hold some.
 
     Returns:
-        The evaluation, in which tables that cannot be used have the fault; and the content.
+        The evaluation, with a fault for each table that cannot be used; and the content for
+        `evaluation.json`.
 
     Raises:
-        DataError: No table that can be used, one that cannot in a benchmark that is not forgiving,
-            or an `evaluation.json` that is none.
-        ConfigError: The folder holds results of another protocol, of other models of these names,
-            or of other tables.
+        DataError: No table can be used, or one cannot in a benchmark that is not forgiving; or the
+            folder's `evaluation.json` cannot be used.
+        ConfigError: The folder holds results of another protocol, or of other models or tables
+            with the same names.
     """
     benchmark = evaluation.benchmark
     before = evaluation_file.read(folder)
@@ -105,22 +106,22 @@ def plan(evaluation: Evaluation, folder: Path) -> tuple[Evaluation, dict[str, An
 def run(
     evaluation: Evaluation, content: dict[str, Any], folder: Path, say: Callable[[str], None]
 ) -> int:
-    """Run the trials that the folder lacks, and write what it holds.
+    """Run the trials that the folder lacks, and write `evaluation.json` and `results.csv`.
 
     Args:
-        evaluation: Of `plan`.
-        content: Of `plan`.
-        folder: Of the results.
-        say: Takes lines about how far it is, and about results that are damaged.
+        evaluation: From `plan`.
+        content: From `plan`, for `evaluation.json`.
+        folder: Folder of the results.
+        say: Called with lines about progress and about damaged results.
 
     Returns:
-        How many of the trials asked for have failed.
+        The number of failed trials among those of the evaluation.
 
     Raises:
         OSError: The folder cannot be written.
     """
     (folder / TRIALS).mkdir(parents=True, exist_ok=True)
-    if evaluation.shard == WHOLE:  # other parts may be writing
+    if evaluation.shard == WHOLE:  # otherwise other shards may be writing
         sweep(folder)
         sweep(folder / TRIALS)
     write_sealed(folder / evaluation_file.NAME, content)
@@ -128,7 +129,7 @@ def run(
     missing = [
         task
         for task, result in results.items()
-        # What failed for want of a table that can be used may go well now.
+        # Trials that failed since their table could not be used may succeed now.
         if result is None or result.unread or (result.error and evaluation.again)
     ]
     progress = Progress(
@@ -149,7 +150,7 @@ def run(
 def _earlier(
     task: Task, folder: Path, content: dict[str, Any], say: Callable[[str], None]
 ) -> Result | None:
-    """The result that the folder holds; None if it has none, or one that is damaged."""
+    """The result of a task in the folder; None if there is none or it is damaged."""
     try:
         return trials.read(task.path(folder / TRIALS), content)
     except DamagedFile as error:
@@ -160,7 +161,7 @@ def _earlier(
 def gather(folder: Path, content: dict[str, Any], say: Callable[[str], None]) -> None:
     """Write `results.csv` from the files of all trials that the folder holds.
 
-    Those of other commands that are damaged are named and left out.
+    Damaged files, such as those of trials of other commands, are reported and left out.
     """
     results = []
     for path in sorted((folder / TRIALS).glob("*.json")):
@@ -176,10 +177,10 @@ def gather(folder: Path, content: dict[str, Any], say: Callable[[str], None]) ->
 
 
 def _described(benchmark: Benchmark, source: Source) -> tuple[Source, dict[str, Any]]:
-    """A table, with the fault if it cannot be used, and its sizes as the protocol uses it.
+    """A table, with a fault if it cannot be used, and its sizes under the protocol.
 
     Raises:
-        DataError: It cannot be used, and the benchmark is not forgiving.
+        DataError: The table cannot be used, and the benchmark is not forgiving.
     """
     about: dict[str, Any] = {"name": source.name, "openml_id": source.openml_id}
     unknown = about | {"rows": None, "columns": None, "classes": None, "checksum": None}
@@ -200,7 +201,7 @@ def _described(benchmark: Benchmark, source: Source) -> tuple[Source, dict[str, 
 
 
 def _models(evaluation: Evaluation, before: dict[str, Any], folder: Path) -> dict[str, str]:
-    """Identities of all models of the folder, old and new.
+    """Identities of all models in the folder, earlier and present ones, by name.
 
     Raises:
         ConfigError: The folder holds results of another protocol or of other models.
@@ -232,10 +233,10 @@ def _difference(before: Any, now: Any) -> str:
 def _datasets(
     before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]], folder: Path
 ) -> list[dict[str, Any]]:
-    """Tables of earlier runs and of this one, which may have got what another had not.
+    """Merge the tables of earlier runs and of this one, some of which either could not read.
 
     Raises:
-        ConfigError: A table is another one than before.
+        ConfigError: A table differs from the one of the same name in the folder.
     """
     tables = {table["name"]: table for table in before}
     for table in now:

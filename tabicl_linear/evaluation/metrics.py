@@ -1,4 +1,4 @@
-"""Scores of class probabilities, and one trial of a classifier: fit, predict, the time of both."""
+"""Scores of class probabilities, and one trial of a classifier: fit and predict, with times."""
 
 import math
 import time
@@ -21,12 +21,12 @@ class Metrics(NamedTuple):
     """Scores of query rows.
 
     Attributes:
-        roc_auc: Of two classes that of the second; of more, of every class that the rows have
-            against the rest, weighted by its rows.
-        accuracy: Of the most probable class.
-        log_loss: Mean, in nats.
+        roc_auc: For two classes, that of the second; for more, the mean over classes against the
+            rest, weighted by their rows. Classes without rows do not count.
+        accuracy: Share of rows whose most probable class is theirs.
+        log_loss: Mean log-loss in nats.
         ece: Expected calibration error: in 10 bins of equal width of the largest probability, the
-            gap between its mean and the accuracy, weighted by rows.
+            gap between its mean and the accuracy; the mean over bins, weighted by rows.
     """
 
     roc_auc: float
@@ -39,7 +39,7 @@ METRICS = Metrics._fields
 
 
 def fault_of(name: str, value: Any) -> str | None:
-    """Why something cannot be the value of a metric, or of a time; None if it can."""
+    """Why `value` cannot be the value of a metric or of a time; None if it can."""
     highest = HIGHEST.get(name, math.inf)
     is_number = isinstance(value, float | int) and not isinstance(value, bool)
     if is_number and math.isfinite(value) and 0 <= value <= highest + ROUNDING:
@@ -51,12 +51,12 @@ class Trial(NamedTuple):
     """Probabilities that a classifier gave to query rows, and what they cost.
 
     Attributes:
-        probabilities: `[rows, classes]`, as the classifier gave them.
+        probabilities: `[rows, classes]`, as the classifier returned them.
         classes: Labels of the context, sorted.
-        fit_seconds: On the wall clock.
-        predict_seconds: Likewise.
-        fit_cpu_seconds: CPU time of this process, all threads.
-        predict_cpu_seconds: Likewise.
+        fit_seconds: Wall-clock time of fitting.
+        predict_seconds: Wall-clock time of predicting.
+        fit_cpu_seconds: CPU time of fitting, of all threads of this process.
+        predict_cpu_seconds: CPU time of predicting, of all threads of this process.
     """
 
     probabilities: npt.NDArray[np.floating[Any]]
@@ -75,13 +75,13 @@ def try_out(
 ) -> Trial:
     """Fit a clone of the estimator on the context and let it predict the queries.
 
-    It is told labels 0, 1, ...: not every classifier takes others.
+    The classifier gets labels 0, 1, ..., since not every classifier takes others.
     """
     estimator = clone(estimator)
     classes, codes = np.unique(labels, return_inverse=True)
     with warnings.catch_warnings():
-        # More rows or columns than a model was trained on, solvers that stop early, categories
-        # that the context lacks: all part of a protocol.
+        # Warnings of more rows or columns than a model was trained on, of solvers that stop early
+        # and of categories that the context lacks are to be expected under the protocol.
         warnings.simplefilter("ignore")
         clocks = [(time.perf_counter(), time.process_time())]
         estimator.fit(context, codes)
@@ -93,10 +93,10 @@ def try_out(
 
 
 def as_distributions(probabilities: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Rows that sum to 1, in float32, as the authors score them.
+    """Probabilities in float32, whose rows are scaled to sum to 1, as the authors score them.
 
     Raises:
-        DataError: They are no probabilities.
+        DataError: Values are negative or not finite, or a row is 0 throughout.
     """
     probabilities = np.asarray(probabilities, dtype=np.float32)
     if not np.isfinite(probabilities).all() or (probabilities < 0).any():
@@ -112,13 +112,13 @@ def mean_log_loss(
     y: npt.NDArray[np.object_],
     classes: npt.NDArray[np.object_],
 ) -> float:
-    """Log-loss in nats of the rows whose class the context holds, from float64 logarithms.
+    """Mean log-loss in nats of the rows whose class the context holds, computed in float64.
 
-    Only what is below 2e-16, the smallest step from 1 in float64, costs no more than that.
+    Probabilities are raised to at least 2.2e-16, the smallest step from 1 in float64.
 
     Args:
-        probabilities: `[rows, classes]`, as a classifier gave them: in float32 a certain mistake
-            would cost no more than 15.9 nats.
+        probabilities: `[rows, classes]`, as a classifier returned them. scikit-learn's `log_loss`
+            clips float32 ones at 1.2e-7, so that a certain mistake costs at most 15.9 nats.
         y: Labels of the rows.
         classes: Labels of the columns, sorted.
     """
@@ -135,16 +135,16 @@ def score(
     *,
     is_macro: bool = False,
 ) -> Metrics:
-    """Scores of the rows whose class the context holds: nobody could have named the others.
+    """Scores of the rows whose class occurs in the context; no model could predict the others.
 
     Args:
         probabilities: `[rows, classes]`; rows are divided by their sums.
         y: Labels of the rows.
         classes: Labels of the columns, sorted.
-        is_macro: Whether the areas of all classes count alike, in place of by their rows.
+        is_macro: Whether all classes have equal weight in the ROC-AUC, rather than by their rows.
 
     Raises:
-        DataError: There is no such row, or all are of one class, so that there is no ROC-AUC.
+        DataError: These rows have fewer than two classes, so that there is no ROC-AUC.
     """
     has_class = np.isin(y, classes)
     loss = mean_log_loss(probabilities, y, classes)
@@ -176,11 +176,11 @@ def score(
 def calibration_error(
     confidence: npt.NDArray[np.floating[Any]], right: npt.NDArray[np.bool_]
 ) -> float:
-    """Expected calibration error in 10 bins of equal width, closed above.
+    """Expected calibration error in 10 bins of equal width; each includes its upper edge.
 
     Args:
         confidence: Probability of the predicted class, `[rows]`.
-        right: Whether it was right.
+        right: Whether the prediction was right, `[rows]`.
     """
     inner = np.linspace(0, 1, NUM_BINS + 1)[1:-1]
     bins = np.searchsorted(inner, confidence)

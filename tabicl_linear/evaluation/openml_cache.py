@@ -1,8 +1,9 @@
-"""Tables from OpenML, each kept as one parquet file once it has been read.
+"""A cache of tables from OpenML, with one Parquet file for each table.
 
-A file in the cache is whole and is not asked for again, so that an evaluation goes on without a
-network. It carries a digest; one that is damaged, or of a version that wrote none, is named and
-read again. OpenML is asked by `openml_fetch`, in a process that is ended when it hangs.
+A file in the cache is complete and is not requested again, so that an evaluation can continue
+without a network. It carries a digest: a file that is damaged, or was written by a version without
+digests, is reported and read again. Requests are made by `openml_fetch`, in a process that is ended
+when it hangs.
 """
 
 import json
@@ -26,19 +27,19 @@ from tabicl_linear.files import read_sealed, write_sealed
 from tabicl_linear.parquet import DELETE, check_file
 
 PAUSES: tuple[float, ...] = (2.0, 10.0)
-"""Seconds before a request is repeated; the last time without OpenML's parquet files, which have no
-checksum."""
+"""Seconds before each repetition of a request. The last one avoids OpenML's Parquet files, which
+have no checksum."""
 SCRATCH = ".reading-"
-"""Start of the names of folders to throw away."""
+"""Prefix of the names of temporary folders."""
 TIME_LIMIT = 600.0
-"""Seconds that a request may take."""
+"""Most seconds that a request may take."""
 
 
 class OpenMLFault(DataError):
-    """OpenML did not give what it was asked for.
+    """A request to OpenML failed.
 
     Attributes:
-        silent: Whether it gave no answer at all.
+        silent: Whether the server did not answer at all.
     """
 
     def __init__(self, message: str, *, silent: bool) -> None:
@@ -50,10 +51,10 @@ class OpenMLCache:
     """A folder of tables from OpenML.
 
     Args:
-        folder: Of the files; `~/.cache/tabicl_linear/openml` if left out (or below
-            `XDG_CACHE_HOME`).
-        offline: Whether to do without what is not there.
-        say: Takes lines about what is read.
+        folder: Folder of the files; if None, `tabicl_linear/openml` in `XDG_CACHE_HOME`, or in
+            `~/.cache` if that is not set.
+        offline: Whether to use only what is in the cache.
+        say: Called with lines about what is read.
     """
 
     def __init__(self, folder: Path | None, *, offline: bool, say: Callable[[str], None]) -> None:
@@ -62,14 +63,14 @@ class OpenMLCache:
         self._say = say
 
     def sources(self, benchmark: str, suite: str | None) -> tuple[Source, ...]:
-        """The tables of a benchmark. Those that OpenML does not give have the fault instead.
+        """The tables of a benchmark, fetched if need be; those that cannot be have a fault.
 
         Args:
-            benchmark: Of the paper.
-            suite: Number of a suite to take instead of the benchmark's own tables.
+            benchmark: Name of a benchmark of the paper.
+            suite: Number of an OpenML suite that replaces the benchmark's own tables.
 
         Raises:
-            ConfigError: The suite is no number.
+            ConfigError: `suite` is not a number.
             DataError: OpenML does not answer, or has no such suite.
         """
         listed = TABLES[benchmark] if suite is None else self._suite(suite)
@@ -106,7 +107,7 @@ class OpenMLCache:
         return Source(name, path, about["target"], number)
 
     def _is_whole(self, path: Path) -> bool:
-        """Whether a table is there as it was written; one that is damaged is named."""
+        """Whether a table's file exists and is intact; a damaged one is reported."""
         if not path.exists():
             return False
         try:
@@ -133,7 +134,7 @@ class OpenMLCache:
             tables = {str(number): name for number, name in answer.items()}
             write_sealed(path, {"tables": tables})
         try:
-            # Numbers alone become paths.
+            # Ids become file names, so they have to be numbers.
             return {int(number): str(name) for number, name in tables.items()}
         except ValueError as error:
             raise DataError(
@@ -141,7 +142,7 @@ class OpenMLCache:
             ) from error
 
     def _read_suite(self, path: Path) -> dict[str, str] | None:
-        """The list of tables as it was written; None if there is none, or it is damaged."""
+        """The names of a suite's tables by id, from the cache; None if missing or damaged."""
         try:
             content = read_sealed(path, DELETE)
             if content is not None and not isinstance(content.get("tables"), dict):
@@ -157,10 +158,10 @@ class OpenMLCache:
             os.replace(Path(scratch) / FETCHED, self._path(number))
 
     def _ask(self, request: dict[str, Any], what: str, scratch: str) -> dict[str, Any]:
-        """Ask until there is an answer, a few times.
+        """Make a request, a few times until there is an answer.
 
         Raises:
-            OpenMLFault: There is none.
+            OpenMLFault: All attempts failed.
         """
         for attempt, pause in enumerate((0.0, *PAUSES)):
             time.sleep(pause)
@@ -182,12 +183,12 @@ class OpenMLCache:
         raise OpenMLFault(f"OpenML ({server}) has no {what} ({answer['fault']})", silent=False)
 
     def _scratch(self) -> "tempfile.TemporaryDirectory[str]":
-        """A folder in the cache to throw away."""
+        """A temporary folder in the cache."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(dir=self.folder, prefix=SCRATCH)
 
     def _sweep(self) -> None:
-        """Delete what a killed process left, which nobody can be writing any more."""
+        """Delete temporary folders of killed processes: those too old to be in use."""
         for left in self.folder.glob(f"{SCRATCH}*"):
             if time.time() - left.stat().st_mtime > 2 * TIME_LIMIT:
                 shutil.rmtree(left, ignore_errors=True)
@@ -197,13 +198,13 @@ class OpenMLCache:
 
 
 def default_folder() -> Path:
-    """Where tables are kept if nobody says otherwise."""
+    """The default folder of the cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "tabicl_linear" / "openml"
 
 
 def _answer(request: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
-    """What the process answers; a fault if it ends without an answer, or does not end."""
+    """The answer of an `openml_fetch` process; a fault if it fails or exceeds the time limit."""
     try:
         process = subprocess.run(
             [sys.executable, "-m", "tabicl_linear.evaluation.openml_fetch"],

@@ -1,7 +1,7 @@
-"""Reads one thing from OpenML, in a process of its own: `python -m` this module, and a request.
+"""Reads one table or suite from OpenML, in a process of its own (`python -m` this module).
 
-The client has no time limit, keeps what it downloads before it is whole, and is configured by
-globals. So `openml_cache` starts this with a folder to throw away, and ends it when it hangs.
+The OpenML client has no time limit, caches incomplete downloads, and is configured by globals. So
+`openml_cache` runs it in this process, with a temporary folder, and ends the process when it hangs.
 Request and answer are JSON, on standard input and output.
 """
 
@@ -31,22 +31,26 @@ def main() -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """What a request asks for, or the fault.
+    """The answer to a request.
 
     Args:
-        request: `folder` to work in; `suite`, whose tables are the answer, or `table`, which is
-            written there.
+        request: The `folder` to work in, and the number of a `suite` to list or of a `table` to
+            write there.
+
+    Returns:
+        `server`, the address; `tables` for a suite; or, if the request failed, `fault`, the reason,
+        and `silent`, whether the server did not answer.
     """
     folder = Path(request["folder"])
     openml.config.set_root_cache_directory(str(folder / "openml"))
-    openml.config.set_retry_policy("human", 1)  # whoever asks repeats its request
+    openml.config.set_retry_policy("human", 1)  # `openml_cache` repeats requests
     reply: dict[str, Any] = {"server": openml.config.server}
     try:
         if "suite" in request:
             reply["tables"] = read_suite(request["suite"])
         else:
             write_table(request["table"], folder / FETCHED)
-    # Servers fail in every way, and so do the client and its parsers: whatever it is, it is told.
+    # Server, client and parsers can fail in any way, and all faults go into the answer.
     except Exception as error:
         text = " ".join(str(_cause(error)).split())
         reply["fault"] = f"{type(error).__name__}: {text}"[:500]
@@ -55,7 +59,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cause(error: Exception) -> Exception:
-    """Why a server was not reached, where the error only lists the attempts."""
+    """The reason why a server was not reached, if the error itself only counts the attempts."""
     inner = error.args[0] if error.args else None
     if isinstance(inner, urllib3.exceptions.MaxRetryError) and inner.reason is not None:
         return inner.reason
@@ -71,10 +75,10 @@ def read_suite(number: int) -> dict[int, str]:
 
 
 def write_table(number: int, path: Path) -> None:
-    """Write a table as parquet, with what OpenML says of it in the file's metadata.
+    """Write a table as Parquet, with OpenML's description in the file's metadata.
 
     Raises:
-        ValueError: It has no target, or several.
+        ValueError: The table has no target, or more than one.
     """
     dataset = openml.datasets.get_dataset(number, download_data=True)
     target = dataset.default_target_attribute
@@ -94,7 +98,7 @@ def write_table(number: int, path: Path) -> None:
 
 
 def _columns(dataset: "openml.OpenMLDataset") -> pd.DataFrame:
-    """Columns that are to be used: neither row numbers nor what OpenML says to ignore."""
+    """The columns to use: without row numbers and columns that OpenML says to ignore."""
     if dataset.data_file is not None and dataset.format.lower() == "sparse_arff":
         frame = sparse_frame(Path(dataset.data_file))
         left_out = [dataset.row_id_attribute, *(dataset.ignore_attribute or [])]
@@ -109,7 +113,7 @@ def _columns(dataset: "openml.OpenMLDataset") -> pd.DataFrame:
 def sparse_frame(path: Path) -> pd.DataFrame:
     """All cells of a sparse ARFF file, which the client cannot read with pandas 3.
 
-    A cell that is not there is 0, or the first category.
+    A cell that is not in the file is 0, or the first category.
     """
     with path.open(encoding="utf8") as lines:
         decoded = arff.load(lines, encode_nominal=True, return_type=arff.LOD)
@@ -131,7 +135,7 @@ def _categories(codes: npt.NDArray[np.float64], names: list[str]) -> pd.Categori
 
 
 def _storable(cells: pd.Series) -> pd.Series:
-    """Categories and texts as text, of which parquet takes both."""
+    """The cells with categories and objects as text, which Parquet can store."""
     if isinstance(cells.dtype, pd.CategoricalDtype):
         return cells.cat.rename_categories([str(name) for name in cells.cat.categories])
     if cells.dtype == object:

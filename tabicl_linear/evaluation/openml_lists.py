@@ -1,9 +1,9 @@
-"""Data ids at OpenML and names of the tables of the paper's benchmarks, and files of the cache."""
+"""OpenML ids and names of the tables in the paper's benchmarks, and constants of the cache."""
 
 METADATA = b"tabicl_linear"
-"""Key of what a parquet file of the cache says of its table."""
+"""Metadata key under which a Parquet file of the cache describes its table."""
 FETCHED = "table.parquet"
-"""Name of a file on its way into the cache."""
+"""Name of a fetched file before it is moved into the cache."""
 
 CC18 = {
     11: "balance-scale",

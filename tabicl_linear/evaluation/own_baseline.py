@@ -12,18 +12,19 @@ from tabicl_linear.evaluation.baselines import Baseline, distributions
 
 
 def own_baseline(path: str) -> Baseline:
-    """What `module.Class` makes without arguments; it is told which columns are categories.
+    """The baseline that `module.Class` makes without arguments; it reads categories.
 
-    Nothing is imported before it is made. An `n_jobs` among its parameters is set to the threads.
+    The module is imported only when the classifier is made. If the classifier has a parameter
+    `n_jobs`, it is set to the number of threads.
     """
     return Baseline(partial(_make, path), _package(path), reads_categories=True)
 
 
 def identity(path: str) -> str:
-    """What its results depend on: its library's version, or a checksum of its file.
+    """What a baseline's results depend on: its library's version, or the checksum of its file.
 
     Raises:
-        ConfigError: There is no such class, or it makes no classifier that gives probabilities.
+        ConfigError: There is no such class, or it is not a classifier with probabilities.
     """
     _make(path)
     package = _package(path)
@@ -41,7 +42,7 @@ def _package(path: str) -> str:
 def _make(path: str, threads: int | None = None) -> ClassifierMixin:
     module, _, name = path.rpartition(".")
     try:
-        # Every fold fits a clone, and scores are of probabilities.
+        # Trials fit clones and score probabilities: both are checked here.
         classifier = clone(getattr(import_module(module), name)())
         is_told = callable(classifier.predict_proba) and "n_jobs" in classifier.get_params()
     except (ImportError, SyntaxError, AttributeError, TypeError, ValueError) as error:

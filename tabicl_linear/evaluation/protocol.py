@@ -1,8 +1,8 @@
 """The paper's protocol: which rows and columns of a table are used, and its folds.
 
-After the authors' code: every column becomes numbers, rows are shuffled once, then rare classes,
-rows and columns beyond the caps are left out by seeds that depend on the table alone, so that every
-model sees the same.
+As in the authors' code, every column becomes numbers and rows are shuffled once. Then rare classes,
+and rows and columns beyond the caps, are left out at random. The seeds depend only on the table,
+so that every model sees the same data.
 """
 
 from collections.abc import Iterator
@@ -19,21 +19,21 @@ from tabicl_linear.errors import DataError
 SEED = 42
 MIN_ROWS = 100
 ROWS, COLUMNS = 0, 1
-"""Which draw of a table a seed is for."""
+"""Last word of the seed of a table's choices of rows and of columns."""
 
 Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What of a table is used.
+    """What is used of a table.
 
     Attributes:
-        max_rows: Rows of a table at most; None for all.
-        max_columns: Columns of a table at most, beside the target.
-        max_classes: Classes at most; the most frequent are kept.
-        folds: Of the stratified cross-validation.
-        seed: Of shuffles, caps and folds.
+        max_rows: Most rows; None for all.
+        max_columns: Most columns besides the target.
+        max_classes: Most classes; the most frequent ones are used.
+        folds: Folds of the stratified cross-validation.
+        seed: Seed of shuffles, caps and folds.
     """
 
     max_rows: int | None
@@ -52,12 +52,12 @@ class BenchmarkTable:
     """A table of a benchmark.
 
     Attributes:
-        name: Of the table; no other of a benchmark has it.
-        openml_id: Its data id at OpenML; None where it has none.
-        x: Columns but the target, in float32: numbers, and codes of categories and texts. A missing
-            value is NaN.
+        name: Name of the table, unique in its benchmark.
+        openml_id: Its data id at OpenML; None if it has none.
+        x: All columns but the target, in float32: numbers, and codes of categories and texts.
+            Missing values are NaN.
         categorical: Names of the columns that are declared as categories.
-        y: Class labels, as texts.
+        y: Class labels, as text.
     """
 
     name: str
@@ -67,7 +67,7 @@ class BenchmarkTable:
     y: npt.NDArray[np.object_]
 
     def declared(self) -> pd.DataFrame:
-        """The columns, of which those that are declared as categories have that type."""
+        """The columns, with pandas' type `category` for those declared as categories."""
         present = [name for name in self.categorical if name in self.x]
         return self.x.astype(dict.fromkeys(present, "category"))
 
@@ -79,11 +79,11 @@ def encode(
     name: str,
     openml_id: int | None = None,
 ) -> BenchmarkTable:
-    """A table from a frame: categories and texts become codes in the order of their categories.
+    """Make a table from a frame: categories and texts become codes in the order of categories.
 
     Raises:
-        DataError: The target is not there, or missing in some rows; or there is no other column, or
-            one that cannot be encoded, such as lists.
+        DataError: The target column does not exist or has missing values; there is no other
+            column; or a column cannot be encoded, such as one of lists.
     """
     if target not in frame:
         raise DataError(
@@ -126,7 +126,7 @@ def _codes(cells: pd.Series, column: str, table: str) -> npt.NDArray[np.float32]
 
 
 def _numbers(cells: pd.Series) -> npt.NDArray[np.float32]:
-    """Numbers in float32, or codes of categories; NaN where a value is missing."""
+    """Numbers (of dates, days since 1970) or codes of categories in float32; NaN if missing."""
     if dtypes.is_datetime64_any_dtype(cells.dtype):
         cells = (cells - pd.Timestamp(0, tz=cells.dt.tz)) / pd.Timedelta(days=1)
     if not _is_declared(cells) and not dtypes.is_numeric_dtype(cells.dtype):
@@ -141,16 +141,16 @@ def _numbers(cells: pd.Series) -> npt.NDArray[np.float32]:
 
 
 def prepare(table: BenchmarkTable, protocol: Protocol) -> BenchmarkTable:
-    """The rows and columns of a table that the protocol uses, shuffled.
+    """The rows and columns of a table that the protocol uses, with rows shuffled.
 
     Raises:
-        DataError: Fewer rows than the protocol takes, one class only, or a class for less than one
-            row in a fold.
+        DataError: There are fewer rows than the protocol takes, only one class, or only one class
+            with a row for every fold.
     """
     rows = np.random.default_rng(protocol.seed).permutation(len(table.y))
     names, counts = np.unique(table.y, return_counts=True)
     if len(names) > protocol.max_classes:
-        # A stable sort, so that of equally frequent classes the first by name stay.
+        # The sort is stable: of equally frequent classes, the first by name are used.
         frequent = names[np.argsort(-counts, kind="stable")[: protocol.max_classes]]
         rows = rows[np.isin(table.y[rows], frequent)]
     if protocol.max_rows is not None and len(rows) > protocol.max_rows:
@@ -164,15 +164,15 @@ def prepare(table: BenchmarkTable, protocol: Protocol) -> BenchmarkTable:
 
 
 def folds(table: BenchmarkTable, protocol: Protocol) -> Iterator[tuple[Rows, Rows]]:
-    """Positions of context and query rows of a prepared table, fold by fold."""
+    """Yield the positions of context and query rows of a prepared table, fold by fold."""
     splitter = StratifiedKFold(protocol.folds, shuffle=True, random_state=protocol.seed)
-    # The folds depend on the classes alone.
+    # The folds depend only on the classes.
     yield from splitter.split(np.zeros(len(table.y)), table.y)
 
 
 def _chosen(size: int, number: int, table: BenchmarkTable, seed: int, draw: int) -> Rows:
-    """Positions of a uniform choice without replacement, sorted."""
-    # A table that OpenML does not have is chosen from by the letters of its name.
+    """Choose `number` of `size` positions uniformly without replacement; returns them sorted."""
+    # The seed of a table without an OpenML id comes from the letters of its name.
     identity = [table.openml_id] if table.openml_id is not None else list(table.name.encode())
     rng = np.random.default_rng(np.random.SeedSequence([seed, *identity, draw]))
     return np.sort(rng.choice(size, number, replace=False))

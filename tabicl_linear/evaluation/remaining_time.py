@@ -1,4 +1,4 @@
-"""How far an evaluation is, and how long it will still take."""
+"""Reports the progress of an evaluation, with an estimate of the remaining time."""
 
 import time
 from collections import Counter
@@ -8,21 +8,21 @@ from statistics import fmean
 from tabicl_linear.durations import in_words
 
 EVERY = 20.0
-"""Seconds between lines."""
+"""Least seconds between two lines."""
 
 
 class Progress:
-    """Says from time to time how many trials are done, and what is left.
+    """Reports from time to time how many trials are done, and how much time is left.
 
-    Time left is what the trials of each model took so far, times how many it still has: a model
-    takes a thousand times as long as another.
+    The estimate counts the trials that each model still has, times its mean time per trial so far,
+    as one model can take a thousand times as long as another.
 
     Args:
         models: The model of every trial to come.
-        total: Trials in all, those that were done before included.
-        jobs: Processes.
-        say: Takes a line.
-        clock: Seconds.
+        total: Number of all trials, including those done before.
+        jobs: Number of processes.
+        say: Called with each line.
+        clock: Returns the time in seconds.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Progress:
             say(f"{total - len(models)} of {total} trials were done before")
 
     def done(self, model: str, *, seconds: float, failed: bool) -> None:
-        """A trial is done that took so long."""
+        """Count a finished trial of a model; report if a line is due."""
         self._left[model] -= 1
         self._seconds[model].append(seconds)
         self._failed += failed
@@ -56,7 +56,7 @@ class Progress:
             self._say(self._line(now))
 
     def seconds_left(self) -> float:
-        """An estimate; a model without a finished trial counts as the mean of the others."""
+        """Estimated seconds left. A model without a finished trial counts as the mean trial."""
         durations = [seconds for one in self._seconds.values() for seconds in one] or [0.0]
         means = {model: fmean(one or durations) for model, one in self._seconds.items()}
         return sum(number * means[model] for model, number in self._left.items()) / self._jobs

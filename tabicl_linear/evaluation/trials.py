@@ -1,4 +1,4 @@
-"""Trials, each a model on a fold of a table: run, scored, and kept in a file of its own."""
+"""Trials of a model on a fold of a table: running, scoring, and a file for each result."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,19 +29,19 @@ from tabicl_linear.files import read_sealed, write_sealed
 TIMES = ("fit_seconds", "predict_seconds", "fit_cpu_seconds", "predict_cpu_seconds")
 AGAIN = "repeat the command that scored it, which scores it again"
 TEXTS = ("model", "identity", "benchmark", "dataset", "error")
-"""Fields of a `Result` that are texts."""
+"""Fields of a `Result` that are strings."""
 
 
 def file_name(model: str, dataset: str, fold: int) -> str:
-    """Name of the file of a trial: no two trials share one, also where names hold hyphens."""
+    """File name of a trial, unique even if names contain hyphens."""
     parts = (quote(part, safe=" ") for part in (model, dataset, str(fold)))
-    # Single hyphens within a name stay, so that files of earlier runs keep theirs.
+    # Single hyphens within a name are not escaped, so that files of earlier runs keep their names.
     return "--".join(re.sub("^-|-(?=-|$)", "%2D", part) for part in parts) + ".json"
 
 
 @dataclass(frozen=True)
 class Task:
-    """A model, a table and the fold to predict."""
+    """A trial to run: a candidate, a table and the fold to predict."""
 
     candidate: Candidate
     benchmark: Benchmark
@@ -56,18 +56,18 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """What a trial came to.
+    """The result of a trial.
 
     Attributes:
         model: Name of the candidate.
-        identity: Its identity.
-        benchmark: Name.
+        identity: Identity of the candidate.
+        benchmark: Name of the benchmark.
         dataset: Name of the table.
-        openml_id: Its data id at OpenML.
-        fold: From 0.
-        values: Metrics and times; empty if it failed.
-        error: Why it failed; empty if it did not.
-        unread: Whether it failed because there was no table, or none that can be used.
+        openml_id: Data id of the table at OpenML, if it has one.
+        fold: Number of the fold, from 0.
+        values: Metrics and times by name; empty if the trial failed.
+        error: Why the trial failed; empty if it did not.
+        unread: Whether it failed because the table could not be used.
     """
 
     model: str
@@ -82,11 +82,11 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """Seconds of fitting and predicting; 0 if it failed."""
+        """Wall-clock seconds of fitting and predicting; 0 if the trial failed."""
         return sum(self.values[name] for name in TIMES[:2]) if self.values else 0.0
 
     def write(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file atomically."""
         write_sealed(path, asdict(self))
 
     def rows(self) -> list[dict[str, Any]]:
@@ -117,13 +117,13 @@ def outcome(task: Task, values: dict[str, float] | None = None, error: str = "")
 
 
 def run(task: Task) -> Result:
-    """Fit and score; a failure is a result, too."""
+    """Fit and score; if that fails, the result holds the error."""
     if task.source.fault is not None:
         return outcome(task, error=task.source.fault)
     try:
         with threadpool_limits(task.threads):
             return outcome(task, _values(task))
-    # Any library may fail in any way, and what it says is the result.
+    # Any library may fail in any way, and its message is the result.
     except Exception as error:
         return outcome(task, error=f"{type(error).__name__}: {error}")
 
@@ -137,26 +137,26 @@ def _values(task: Task) -> dict[str, float]:
     )
     labels = table.y[queries]
     scores = score(as_distributions(trial.probabilities), labels, trial.classes)
-    # Not of the rounded ones, in which no mistake is certain.
+    # The log-loss is that of the probabilities before rounding to float32 (see `mean_log_loss`).
     scores = scores._replace(log_loss=mean_log_loss(trial.probabilities, labels, trial.classes))
     return scores._asdict() | {name: trial._asdict()[name] for name in TIMES}
 
 
 @lru_cache(maxsize=1)
 def _table(benchmark: Benchmark, source: Source) -> BenchmarkTable:
-    """A table as the protocol uses it; one is kept, since its folds follow each other."""
+    """A table as the protocol uses it; the last one is cached, as its folds follow each other."""
     return benchmark.table(source)
 
 
 def read(path: Path, content: Mapping[str, Any]) -> Result | None:
-    """The result in a file; None where there is no file.
+    """Read the result in a file; None if there is no file.
 
     Args:
-        path: Of the file.
-        content: Of `evaluation.json`, to which the result must belong.
+        path: The file.
+        content: The content of `evaluation.json`, to which the result must belong.
 
     Raises:
-        DamagedFile: It is not what was written, or the result of another trial.
+        DamagedFile: The file has changed since it was written, or holds another trial.
     """
     stored = read_sealed(path, AGAIN)
     if stored is None:
@@ -182,7 +182,7 @@ def read(path: Path, content: Mapping[str, Any]) -> Result | None:
 
 
 def _fault(content: Mapping[str, Any]) -> str | None:
-    """What is wrong with the types or values of a trial; None if nothing is."""
+    """What is wrong with the types or values of a stored result; None if nothing is."""
     if set(content) != {field.name for field in fields(Result)}:
         return f"it has the keys {', '.join(content)}"
     values = content["values"]
@@ -202,7 +202,7 @@ def _fault(content: Mapping[str, Any]) -> str | None:
 
 
 def frame(results: Iterable[Result], order: Sequence[str]) -> pd.DataFrame:
-    """Rows of `results.csv`, models in a given order."""
+    """The table of `results.csv`, with models in the order of `order`."""
     scores = pd.DataFrame([row for result in results for row in result.rows()], columns=COLUMNS)
     places = {model: place for place, model in enumerate(order)}
     return scores.sort_values(

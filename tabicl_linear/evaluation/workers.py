@@ -1,4 +1,4 @@
-"""Tasks in processes of their own: one that dies costs its task and not the run."""
+"""Runs tasks in processes: if one dies, its task is lost but the run continues."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Generic, TypeVar
 
 PATIENCE = 10.0
-"""Seconds in which a process that has nothing to do ends itself, as its libraries tidy up then."""
+"""Seconds that an idle process gets to end by itself, so that its libraries can clean up."""
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -19,10 +19,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Death:
-    """How a process ended that did not finish its task.
+    """The end of a process that did not finish its task.
 
     Attributes:
-        exit_code: Of the process; minus the number of the signal that killed it.
+        exit_code: Exit code of the process; if a signal killed it, minus the signal's number.
     """
 
     exit_code: int | None
@@ -45,15 +45,15 @@ class _Worker(Generic[Task]):
 def finished(
     tasks: Sequence[Task], run: Callable[[Task], Result], jobs: int
 ) -> Iterator[tuple[Task, Result | Death]]:
-    """Tasks and their results, as they are done.
+    """Yield tasks and their results, in the order in which they finish.
 
-    A single job runs in this process. Several run in processes of their own, each of which does one
-    task after another; one that dies is replaced.
+    With one job, tasks run in this process. With more, they run in processes of their own, each of
+    which does one task after another; one that dies is replaced.
 
     Args:
-        tasks: What to do, each once.
-        run: Does one; a function of a module, as the processes have to import it.
-        jobs: Processes.
+        tasks: Tasks to run once each.
+        run: Runs a task. It must be a function of a module, as the processes import it.
+        jobs: Number of processes.
     """
     if jobs == 1:
         for task in tasks:
@@ -81,7 +81,7 @@ def finished(
 
 
 def _started(run: Callable[[Task], Result], task: Task) -> _Worker[Task]:
-    # Not forked: libraries with threads do not survive that.
+    # Not forked, as libraries with threads can hang in a forked process.
     context = get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_work, args=(run, there), daemon=True)
@@ -108,7 +108,7 @@ def _end(worker: _Worker[Task], patience: float = 0) -> None:
 
 
 def _work(run: Callable[[Task], Result], connection: Connection) -> None:
-    # Ctrl-C goes to all processes of a terminal; the first one ends the others.
+    # Ctrl-C reaches all processes of a terminal. Only the main one handles it, and ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
     while True:
@@ -120,7 +120,7 @@ def _work(run: Callable[[Task], Result], connection: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when that which started it is gone, however it was killed."""
+    """End this process when its parent is gone, however that was killed."""
     parent = parent_process()
     assert parent is not None, "a worker is started by `finished`"
     wait([parent.sentinel])

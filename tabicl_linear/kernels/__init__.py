@@ -1,5 +1,5 @@
 """Update rules and token-by-token references: functions of tensors, without parameters or modules.
 
-They are written in plain PyTorch. `chosen.py` lets a backend replace some of them; which backend is
-used is decided elsewhere (`backends/`).
+They are written in plain PyTorch. `chosen.py` lets a backend replace some of them; `backends/`
+decides which backend is used.
 """

@@ -36,13 +36,13 @@ class AdditiveRule(UpdateRule):
     """S_t = S_{t-1} Diag(alpha_t) + beta_t v_t k_t^T, read as o_t = S_t q_t (Equation 2).
 
     Without `log_decay` this is linear attention, and the final state does not depend on the order
-    of the tokens; with one gate per head it is Mamba-2, with one per key channel GLA. beta is one
-    if it is None. The initial state is zero unless one is given.
+    of the tokens; with one gate per head it is Mamba-2, with one per key channel GLA. If beta is
+    None, every token is written with weight one. The initial state is zero unless one is passed.
 
     Attributes:
         chunk_size: Tokens per chunk.
-        state_norms: "prefix" without decay; "none" if the last value channel sums keys (Z of
-            Equation 2), which a norm would mix with the values.
+        state_norms: As in `UpdateRule`: can be "prefix" only without decay; "none" if the last
+            value channel sums keys (Z of Equation 2), which a norm would mix with the values.
     """
 
     chunk_size: int = 64
@@ -57,7 +57,7 @@ class AdditiveRule(UpdateRule):
         return outputs, MatrixState(S)
 
     def fold(self, x: Streams, state: RuleState | None = None) -> MatrixState:
-        """Only the final state."""
+        """The final state, without any reads."""
         with full_precision(x.q):
             return MatrixState(chosen(fold)(x, initial_state(x, state), size=self.chunk_size))
 
@@ -67,7 +67,7 @@ class AdditiveRule(UpdateRule):
             return read(at_least_float32(q), matrix_of(state))
 
     def peek(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
-        """S (alpha * q) + (k.q) beta v: what a token reads after writing itself alone."""
+        """S (alpha * q) + (k.q) beta v: what each token reads after writing only itself."""
         with full_precision(x.q):
             q, k = at_least_float32(x.q), at_least_float32(x.k)
             gated = q if x.log_decay is None else q * at_least_float32(x.log_decay).exp()
@@ -85,7 +85,7 @@ class AdditiveRule(UpdateRule):
             return S.square().sum((-1, -2)).unsqueeze(1) + growth.cumsum(1)
 
     def peek_square_norms(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h"]:
-        """|S + v k^T|^2 of every token alone."""
+        """|S + v k^T|^2 for each token, after writing only itself."""
         with full_precision(x.q):
             S, k = matrix_of(state), at_least_float32(x.k)
             growth = _growth(k, weighted(x).v, read(k, S), own=False)
@@ -124,7 +124,10 @@ def fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor,
 
 
 def _run(keys: Tensor, v: Tensor, retention: Tensor | None, S: Tensor) -> tuple[Tensor, Tensor]:
-    """Carry the state over the chunks; return the transposed states before each, and the last."""
+    """Carry the state over the chunks.
+
+    Returns the transposed states before each chunk, [i bh k v], and the final state, [b h v k].
+    """
     b, h, value_dim, key_dim = S.shape
     state = S.reshape(b * h, value_dim, key_dim).transpose(-1, -2)
     writes = keys.transpose(-1, -2) @ v

@@ -1,7 +1,7 @@
-"""Cholesky factors of many matrices, without asking after each whether it worked.
+"""Cholesky factors of many matrices, without a check that each exists.
 
-Asking makes the host wait for the device. So where a matrix has no factor there is NaN, which
-reaches everything that is solved with it.
+A check makes the host wait for the device. Instead, the factor of a matrix that has none is NaN,
+and so is everything that is solved with it.
 """
 
 import torch
@@ -11,12 +11,12 @@ from tabicl_linear.types import Float, Tensor
 
 
 def factored_(matrices: Float[Tensor, "*b k k"]) -> Float[Tensor, "*b k k"]:
-    """Lower Cholesky factors in place of symmetric matrices, NaN on the diagonal where none exist.
+    """Replace symmetric matrices by their lower Cholesky factors, in place.
 
-    What stands above the diagonal afterwards is undefined.
+    A factor that does not exist has NaN on its diagonal. Values above the diagonal are undefined.
     """
-    # LAPACK reads columns: transposed, which changes nothing here, no element has to move. In
-    # place: copying the lower half, element by element, takes torch longer than the factors take.
+    # LAPACK is column-major: passing the transposes, which are equal for symmetric matrices, avoids
+    # a copy. In place, as torch's copy of the lower half takes longer than the factors.
     factors = matrices.mT
     failed = torch.empty(factors.shape[:-2], dtype=torch.int32, device=factors.device)
     torch.linalg.cholesky_ex(factors, out=(factors, failed))
@@ -27,7 +27,7 @@ def factored_(matrices: Float[Tensor, "*b k k"]) -> Float[Tensor, "*b k k"]:
 def shifted(
     gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"], dtype: torch.dtype | None = None
 ) -> Float[Tensor, "p b k k"]:
-    """A copy for each number, which is added to the diagonal; in the dtype of `gram` by default."""
+    """G + c I for each number c in `added`; in the dtype of `gram` (G) by default."""
     sums = gram.expand(len(added), -1, -1, -1).to(dtype or gram.dtype, copy=True)
     sums.diagonal(dim1=-2, dim2=-1).add_(added.unsqueeze(-1))
     return sums
@@ -36,7 +36,7 @@ def shifted(
 def solved(
     factors: Float[Tensor, "p b k k"], right: Float[Tensor, "*p b k y"]
 ) -> Float[Tensor, "p b k y"]:
-    """X of LL'X = R; `cholesky_solve` would copy all factors first."""
+    """Solve LL'X = R for X; unlike `cholesky_solve`, this does not copy all factors first."""
     right = right.expand(len(factors), *right.shape[-3:])
     half = torch.linalg.solve_triangular(factors, right, upper=False)
     solution: Tensor = torch.linalg.solve_triangular(factors.mT, half, upper=True)
@@ -46,15 +46,15 @@ def solved(
 def shifted_solutions(
     gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"], right: Float[Tensor, "b k y"]
 ) -> tuple[Float[Tensor, "p b k y"], Float[Tensor, "p b k"]]:
-    """X of (G + c I) X = R and the diagonal of (G + c I)^-1, for every c.
+    """Solve (G + c I) X = R for X, and compute the diagonal of (G + c I)^-1, for every c.
 
     Args:
-        gram: Symmetric G.
-        added: Each c.
-        right: R.
+        gram: Symmetric matrices G.
+        added: The numbers c.
+        right: Right-hand sides R.
 
     Returns:
-        Both, NaN where G + c I is not positive definite.
+        X and the diagonals; NaN where G + c I is not positive definite.
     """
     factors = factored_(shifted(gram, added))
     diagonals = torch.stack([squared_lengths(each) for each in factors])

@@ -1,8 +1,8 @@
 """Functions that a backend may replace.
 
-Rules and layers name a function in plain PyTorch and call `chosen(function)`. Its replacement comes
-from a value, a `Choice`, which applies only inside `using`: a model enters its own choice while it
-computes (`backends/placement.py`). Elsewhere everything is plain PyTorch.
+Rules and layers call `chosen(function)`, where the function is in plain PyTorch. Its replacement
+comes from a `Choice`, a value that applies only inside `using`: a model enters its own choice while
+it computes (`backends/placement.py`). Elsewhere everything is plain PyTorch.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,19 +16,19 @@ import torch
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 Choice = Mapping[Callable[..., Any], Callable[..., Any]]
-"""Functions in plain PyTorch and their replacements; functions left out are not replaced."""
+"""Replacements of functions in plain PyTorch; functions that are not in it are not replaced."""
 
 PLAIN: Choice = MappingProxyType({})
 """Plain PyTorch throughout."""
 
-# A context variable: the choice of one thread does not affect another.
+# A context variable, so that the choice of one thread does not affect another.
 _in_force: ContextVar[Choice] = ContextVar("choice", default=PLAIN)
 
 
 def chosen(function: Function) -> Function:
     """The function to call in place of `function`: itself, unless the current choice replaces it.
 
-    torch.compile always gets the function itself, since it can only fuse PyTorch operations.
+    Under torch.compile it is always the function itself, as only PyTorch operations can be fused.
     """
     if torch.compiler.is_compiling():
         return function
@@ -37,7 +37,7 @@ def chosen(function: Function) -> Function:
 
 @contextmanager
 def using(choice: Choice) -> Iterator[None]:
-    """Apply a choice to everything that this thread computes inside the context."""
+    """Apply a choice to everything that this thread computes within the block."""
     before = _in_force.set(choice)
     try:
         yield

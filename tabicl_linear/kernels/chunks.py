@@ -6,12 +6,12 @@ from tabicl_linear.types import Float, Tensor
 
 
 def fitting(size: int, length: int) -> int:
-    """Tokens of a chunk: `size`, or fewer if the whole sequence is shorter."""
+    """The number of tokens in a chunk: `size`, or less if the whole sequence is shorter."""
     return max(1, min(size, length))
 
 
 def split(x: Float[Tensor, "b t h e"], size: int) -> Float[Tensor, "i bh s e"]:
-    """Cut the tokens into chunks of `size`, chunk index first; at least one chunk.
+    """Split the tokens into chunks of `size`, with the chunk index as first dimension.
 
     The end is padded with zeros. A zero key with zero write rate and zero log decay writes nothing
     and forgets nothing, so padding does not change the final state. A sequence without tokens
@@ -27,7 +27,7 @@ def split(x: Float[Tensor, "b t h e"], size: int) -> Float[Tensor, "i bh s e"]:
 def join(
     x: Float[Tensor, "i bh s e"], *, batch: int, length: int, heads: int
 ) -> Float[Tensor, "b t h e"]:
-    """Undo `split`, dropping the padding."""
+    """Undo `split`, and drop the padding."""
     i, _, s, e = x.shape
     x = x.view(i, batch, heads, s, e).permute(1, 0, 3, 2, 4)
     return x.reshape(batch, i * s, heads, e)[:, :length]

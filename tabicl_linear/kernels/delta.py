@@ -44,11 +44,11 @@ class DeltaRule(UpdateRule):
     With `log_decay=None` this is DeltaNet (section 4.4), with one gate per head Gated DeltaNet, and
     with one per key channel Kimi Delta Attention (arXiv:2510.26692). Keys must have unit norm for
     the recurrence to be a contraction. Order matters: permuting tokens changes S. The initial state
-    is zero unless one is given.
+    is zero unless one is passed.
 
     Attributes:
-        chunk_size: Tokens per chunk.
-        channel_chunk_size: The same with one gate per key channel.
+        chunk_size: Tokens per chunk, with no gates or one per head.
+        channel_chunk_size: Tokens per chunk with one gate per key channel.
     """
 
     erases: ClassVar[bool] = True
@@ -76,7 +76,7 @@ class DeltaRule(UpdateRule):
             return read(at_least_float32(q), matrix_of(state))
 
     def peek(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
-        """S (a * q) + b (k.q) (v - S (a * k)): what a token reads after writing itself alone."""
+        """S (a * q) + b (k.q) (v - S (a * k)): what each token reads after writing only itself."""
         with full_precision(x.q):
             q, k, v, beta = map(at_least_float32, (x.q, x.k, x.v, write_rates(x)))
             weight = (beta * (k * q).sum(-1)).unsqueeze(-1)
@@ -132,7 +132,7 @@ def fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor,
 
 
 def _prepare(k: Tensor, x: Streams) -> _Chunks:
-    """The inputs of the loop, from keys in chunks and everything else of `x`."""
+    """The inputs of the loop over chunks, from the chunked keys and the other streams of `x`."""
     size = k.shape[-2]
     v_chunks = chunks.split(at_least_float32(x.v), size)
     b_chunks = chunks.split(at_least_float32(write_rates(x)).unsqueeze(-1), size)
@@ -151,7 +151,11 @@ def _prepare(k: Tensor, x: Streams) -> _Chunks:
 
 
 def _run(parts: _Chunks, S: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Carry the state over the chunks: states before each, updates of each, final state."""
+    """Carry the state over the chunks.
+
+    Returns the transposed state before each chunk, [bh k v]; the updates u of each chunk,
+    [bh s v]; and the final state, [b h v k].
+    """
     b, h, v, k = S.shape
     state = S.reshape(b * h, v, k).transpose(-1, -2)
     states, updates = [], []

@@ -1,6 +1,6 @@
-"""Logistic regressions of a few classes by Newton's method, in plain PyTorch.
+"""Logistic regressions with a few classes by Newton's method, in plain PyTorch.
 
-Each is pulled to where its search starts. All are float64.
+Each is penalised for its distance from the point where its search starts. All are in float64.
 """
 
 from copy import copy
@@ -13,18 +13,18 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 ITERATIONS = 20
 ENOUGH = 1e-6
-"""A step that can gain no more than this, relatively, is the last."""
+"""The search ends after a step whose possible gain, relative to 1 + loss, is at most this."""
 
 
 class LogisticProblem(NamedTuple):
-    """Rows that a map of their inputs to logits is fitted to.
+    """Rows, and a linear map from their inputs to logits that is to be fitted.
 
     Attributes:
         x: Inputs of the rows.
-        targets: Their one-hot labels; zero for rows that do not count, whose inputs are zero too.
-        present: Classes that count; the rows of others in the map keep their start.
-        map: Where a search starts, and what the penalty pulls to; or a map that has been found.
-        penalty: Of half the squared distance from there, for each input.
+        targets: One-hot labels of the rows. Rows to ignore have zeros here and in `x`.
+        present: Classes to use; the map's rows of other classes stay as they are.
+        map: The start of the search, to which the penalty pulls; or a fitted map.
+        penalty: Weight of half the squared distance from the start, for each input.
     """
 
     x: Float[Tensor, "b n w"]
@@ -35,26 +35,31 @@ class LogisticProblem(NamedTuple):
 
 
 def fitted(problem: LogisticProblem) -> Float[Tensor, "b k w"]:
-    """The map of least penalised log-loss of each task, never worse than its start."""
+    """The map with the least penalised log-loss for each task; never worse than the start."""
     return _Search(problem).run()
 
 
 def inverse_curvature(problem: LogisticProblem) -> Float[Tensor, "b i i"]:
-    """The inverse of the curvature of the loss at the map; an input of a class after the other."""
+    """The inverse of the loss's curvature (Hessian) at the map; i counts inputs class by class."""
     return _Search(problem).inverse_curvature()
 
 
 def left_out(problem: LogisticProblem, inverse: Float[Tensor, "b i i"]) -> Float[Tensor, "b n k"]:
-    """Logits of the rows, each as if the map had been fitted to all others.
+    """Logits of each row, as if the map had been fitted to all other rows.
 
-    By one step of Newton's method. With p the probabilities of a row, x its inputs, A = x' H^-1 x
-    over the inverse curvature and W = diag(p) - p p': its logits move by A (I - W A)^-1 (p - r).
+    They come from one step of Newton's method. Let p be the probabilities of a row, r its one-hot
+    label, x its inputs, A = x' H^-1 x with the inverse curvature H^-1, and W = diag(p) - p p'. Then
+    its logits move by A (I - W A)^-1 (p - r).
+
+    Args:
+        problem: The problem, with the fitted map.
+        inverse: `inverse_curvature` of the problem.
     """
     x, targets, present, fitted_map, _ = problem
     _, k, width = fitted_map.shape
     logits = x @ fitted_map.mT
     p = logits.masked_fill(~present[:, None], -torch.inf).softmax(-1)
-    # One product for each task, where `einsum` would make one for each row as well.
+    # One matrix product for each task; `einsum` would make one for each row.
     pairs = (x.unsqueeze(-1) * x.unsqueeze(-2)).flatten(2)
     of_inputs = inverse.unflatten(2, (k, width)).unflatten(1, (k, width))
     own = pairs @ of_inputs.permute(0, 2, 4, 1, 3).flatten(3).flatten(1, 2)
@@ -62,26 +67,26 @@ def left_out(problem: LogisticProblem, inverse: Float[Tensor, "b i i"]) -> Float
     spread = p.diag_embed() - p.unsqueeze(-1) * p.unsqueeze(-2)
     identity = torch.eye(k, dtype=p.dtype, device=p.device)
     residuals = (p - targets).unsqueeze(-1)
-    # Never singular: the curvature holds that of the row itself.
+    # Never singular, as the curvature includes that of the row itself.
     change = own @ torch.linalg.solve_ex(identity - spread @ own, residuals).result
     moved: Tensor = logits + change.squeeze(-1)
     return moved
 
 
 def is_looked_at_freely(device: torch.device) -> bool:
-    """Whether the host can look at a value without waiting for a queue of work on a device."""
+    """Whether the host can read a value without waiting for work that is queued on the device."""
     return device.type == "cpu"
 
 
 class _Point(NamedTuple):
-    """How far the search of each task has come.
+    """The progress of each task's search.
 
     Attributes:
         best: The best map so far.
-        loss: Its loss.
-        probabilities: Those of the rows under it.
-        size: Part of the next step that is tried.
-        searching: Whether a step may still gain something.
+        loss: Penalised log-loss of the best map.
+        probabilities: Probabilities of the rows under the best map.
+        size: Fraction of Newton's step to try next.
+        searching: Whether another step may still lower the loss.
     """
 
     best: Float[Tensor, "b k w"]
@@ -91,7 +96,7 @@ class _Point(NamedTuple):
     searching: Bool[Tensor, " b"]
 
     def only(self, tasks: Tensor) -> "_Point":
-        """Of some of the tasks, given by their indices."""
+        """The same for some of the tasks, by their indices."""
         return _Point(*(part[tasks] for part in self))
 
 
@@ -101,7 +106,7 @@ class _Search:
     def __init__(self, problem: LogisticProblem) -> None:
         self.x, self.targets, present, self.start, self.penalty = problem
         self.absent = ~present[:, None]
-        # The curvature is symmetric in two classes and in two inputs: each pair is summed once.
+        # The curvature is symmetric in classes and in inputs, so each pair is summed only once.
         (self.classes, of_classes), (inputs, of_inputs) = (
             _pairs(count, self.x.device) for count in self.start.shape[1:]
         )
@@ -116,7 +121,8 @@ class _Search:
         tasks = torch.arange(len(best), device=best.device)
         for _ in range(ITERATIONS):
             point = search.improve(point)
-            if is_looked_at_freely(best.device):  # else searching on takes less time than to look
+            # On a GPU, waiting for this check takes longer than searching on.
+            if is_looked_at_freely(best.device):
                 best[tasks] = point.best
                 left = point.searching.nonzero().squeeze(1)
                 if not len(left):
@@ -126,14 +132,14 @@ class _Search:
         return best.index_copy(0, tasks, point.best)
 
     def only(self, tasks: Tensor) -> "_Search":
-        """The search of some of the tasks, given by their indices."""
+        """The search for some of the tasks, by their indices."""
         some = copy(self)
         some.x, some.pairs, some.targets = self.x[tasks], self.pairs[tasks], self.targets[tasks]
         some.start, some.absent = self.start[tasks], self.absent[tasks]
         return some
 
     def begin(self) -> "_Point":
-        """Where the search starts."""
+        """The point at which the search starts."""
         loss, probabilities = self.loss(self.start)
         ones = torch.ones_like(loss)
         return _Point(
@@ -141,7 +147,10 @@ class _Search:
         )
 
     def improve(self, point: "_Point") -> "_Point":
-        """Try a step; a smaller one after a failure. A curvature without a factor is a failure."""
+        """Try a step for each task; if it does not lower the loss, the next one is smaller.
+
+        If the curvature has no Cholesky factor, the step is NaN and does not lower the loss.
+        """
         best, loss, probabilities, size, searching = point
         step, gain = self.step(best, probabilities)
         candidate = best - size[:, None, None] * step
@@ -157,7 +166,7 @@ class _Search:
         )
 
     def loss(self, class_map: Tensor) -> tuple[Tensor, Tensor]:
-        """Penalised log-loss of each task, and the probabilities."""
+        """The penalised log-loss of each task, and the probabilities of its rows."""
         logits = (self.x @ class_map.mT).masked_fill(self.absent, -torch.inf)
         log_probabilities = logits.log_softmax(-1)
         log_loss = -(log_probabilities.masked_fill(self.absent, 0) * self.targets).sum((1, 2))
@@ -165,7 +174,7 @@ class _Search:
         return log_loss + penalty, log_probabilities.exp()
 
     def step(self, class_map: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
-        """Newton's step, and what it would gain if the loss were quadratic."""
+        """Newton's step, and how much it would lower the loss if that were quadratic."""
         slope = (probabilities - self.targets).mT @ self.x + self.penalty * (class_map - self.start)
         factor = self._factor(probabilities)
         step = torch.cholesky_solve(slope.flatten(1).unsqueeze(-1), factor).view_as(slope)
@@ -176,7 +185,7 @@ class _Search:
         return torch.cholesky_inverse(self._factor(self.loss(self.start)[1]))
 
     def _factor(self, probabilities: Tensor) -> Tensor:
-        """The lower Cholesky factor of the curvature, where the map gives such probabilities."""
+        """The lower Cholesky factor of the curvature at a map with these probabilities."""
         classes, width = self.start.shape[1:]
         sums = -(_of_pairs(probabilities, self.classes).mT @ self.pairs)
         sums.index_add_(1, self.same, probabilities.mT @ self.pairs)
@@ -187,7 +196,7 @@ class _Search:
 
 
 def _pairs(count: int, device: torch.device) -> tuple[Int[Tensor, "2 i"], Int[Tensor, "k k"]]:
-    """Each pair of numbers below a count once, and which of them is that of any two numbers."""
+    """All unordered pairs of numbers below `count`, and the index of the pair of any two."""
     pairs = torch.triu_indices(count, count, device=device)
     numbers = torch.arange(count, device=device)
     lower, upper = (
@@ -198,5 +207,5 @@ def _pairs(count: int, device: torch.device) -> tuple[Int[Tensor, "2 i"], Int[Te
 
 
 def _of_pairs(z: Float[Tensor, "b n k"], pairs: Int[Tensor, "2 i"]) -> Float[Tensor, "b n i"]:
-    """Products of two numbers of the last dimension."""
+    """Products of pairs of entries along the last dimension."""
     return z.index_select(2, pairs[0]) * z.index_select(2, pairs[1])

@@ -18,7 +18,7 @@ def read(q: Float[Tensor, "b t h k"], S: Float[Tensor, "b h v k"]) -> Float[Tens
 
 
 def initial_state(x: Streams, state: RuleState | None) -> Float[Tensor, "b h v k"]:
-    """The matrix to start from: zero unless a state is given."""
+    """The matrix to start from: that of `state`, or zero."""
     if state is not None:
         return matrix_of(state)
     b, _, h, k = x.k.shape
@@ -32,7 +32,7 @@ def matrix_of(state: RuleState) -> Float[Tensor, "b h v k"]:
 
 
 def per_channel(log_decay: Float[Tensor, "b t h g"] | None) -> TypeGuard[Float[Tensor, "b t h g"]]:
-    """Whether there is one gate per key channel, not one per head or none."""
+    """Whether there is one gate per key channel (rather than one per head, or none)."""
     return log_decay is not None and log_decay.shape[-1] > 1
 
 
@@ -50,9 +50,9 @@ def cumulative_decay(
 
 
 def decay(g: Float[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
-    """exp of sums of log decays, or of their differences, in the precision of a state.
+    """exp(g) in `dtype`, for sums of log decays or their differences in float64.
 
-    Differences are taken before rounding and `exp` after it, where float64 would only cost time.
+    Differences need float64. `exp` comes after rounding, since for it float64 would only cost time.
     """
     return g.to(dtype).exp()
 
@@ -60,7 +60,7 @@ def decay(g: Float[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*sha
 def pairwise_decay(g: Float[Tensor, "i bh s 1"], dtype: torch.dtype) -> Float[Tensor, "i bh s s"]:
     """D_ij = exp(g_i - g_j) for j <= i, else 0.
 
-    Masked before `exp`, so that no infinity of the upper half reaches autograd.
+    The upper half is masked before `exp`, so that no infinity in it reaches autograd.
     """
     later = g.new_ones(g.shape[-2], g.shape[-2], dtype=torch.bool).triu(1)
     return (g - g.transpose(-1, -2)).to(dtype).masked_fill_(later, -torch.inf).exp_()
@@ -84,7 +84,7 @@ def decayed_scores(
 def decayed_keys(
     k: Float[Tensor, "i bh s k"], g: Float[Tensor, "i bh s g"] | None
 ) -> tuple[Float[Tensor, "i bh s k"], Float[Tensor, "i bh 1 g"] | None]:
-    """Keys decayed to the end of their chunk, and what a chunk keeps of the state.
+    """Keys decayed to the end of their chunk, and the factor on the state over a chunk.
 
     Args:
         k: Keys.
@@ -109,7 +109,7 @@ class Decayed(NamedTuple):
     """exp(g_C - g_j) * k_j: decayed to the end of the chunk."""
 
     retention: Float[Tensor, "i bh 1 g"] | None
-    """exp(g_C), what a chunk keeps of the state; None without gates, which keep all of it."""
+    """exp(g_C), the share of the state that a chunk keeps; None without gates (all of it)."""
 
 
 def decayed(
@@ -117,12 +117,12 @@ def decayed(
     k: Float[Tensor, "i bh s k"],
     log_decay: Float[Tensor, "b t h g"] | None,
 ) -> Decayed:
-    """Everything that the decays of chunks change, for any kind of gate.
+    """Scores, queries and keys of chunks with their decays, for any kind of gate.
 
     Args:
         q: Queries in chunks.
         k: Keys in chunks.
-        log_decay: Log decays before they are cut into chunks, or None.
+        log_decay: Log decays before they are split into chunks, or None.
     """
     size = q.shape[-2]
     if per_channel(log_decay):
@@ -135,12 +135,12 @@ def decayed(
 def halved(
     q: Float[Tensor, "i bh s k"], k: Float[Tensor, "i bh s k"], log_decay: Float[Tensor, "i bh s k"]
 ) -> Decayed:
-    """Decays with one gate per key channel, from blocks of one token to whole chunks.
+    """Decays with one gate per key channel, merged from blocks of one token up to whole chunks.
 
-    Two neighbouring blocks become one: queries of the second, decayed from its start, meet keys of
-    the first, decayed to its end, in one product. That takes C log C exponentials and products a
-    channel where the decays of all pairs are C^2. Log decays are only ever added to each other and
-    their sums are never subtracted, so float32 represents the decay between any two tokens.
+    Two neighbouring blocks are merged by one product of the second block's queries, decayed from
+    its start, with the first block's keys, decayed to its end. That takes C log C exponentials and
+    products per channel, where the decays of all pairs would take C^2. Log decays are only added
+    and their sums never subtracted, so float32 represents the decay between any two tokens.
 
     Args:
         q: Queries.
@@ -155,7 +155,7 @@ def halved(
     while q.shape[2] > 1:
         pairs = (z.unflatten(2, (-1, 2)).unbind(3) for z in (q, k, total, retention, scores))
         (q, later), (earlier, k), totals, (first, second), (upper, lower) = pairs
-        # PyTorch's product of single rows takes longer than their sum.
+        # For single rows, PyTorch's matrix product is slower than a sum of products.
         single = later.shape[-2] == 1
         cross = (
             (later * earlier).sum(-1, keepdim=True) if single else later @ earlier.transpose(-1, -2)

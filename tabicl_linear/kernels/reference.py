@@ -60,7 +60,7 @@ def softmax(
     *,
     causal: bool,
 ) -> Float[Tensor, "b t h v"]:
-    """o_i = sum_j softmax_j(q_i k_j) v_j; causal: the last query sees the last key, and so on."""
+    """o_i = sum_j softmax_j(q_i k_j) v_j; if causal, the last query belongs to the last key."""
     q, k, v = q.double(), k.double(), v.double()
     outputs = []
     for t in range(q.shape[1]):

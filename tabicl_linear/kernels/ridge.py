@@ -19,14 +19,14 @@ Penalty = Literal["scaled", "plain", "none"]
 class RidgeRule(UpdateRule):
     """S = V^T K (K^T K + n lambda I)^-1, read as o = S q (appendix B.5).
 
-    The state holds V^T K, K^T K and n: fitted contexts merge by addition and the order of tokens
-    does not matter. Sums and solution are float64 for inputs of any dtype: rows of a table are
-    correlated and lambda may be tiny. The system is solved when the state is read. There are no
-    prefix reads.
+    The state holds V^T K, K^T K and n, so states of two contexts merge by addition and the order of
+    tokens does not matter. Sums and solution are float64 for inputs of any dtype, since rows of a
+    table are correlated and lambda may be tiny. The system is solved when the state is read. There
+    are no prefix reads.
 
     Attributes:
-        penalty: scaled: n lambda, as in the paper; plain: lambda; none: least squares, by the
-            pseudo-inverse.
+        penalty: `scaled` for n lambda, as in the paper; `plain` for lambda; `none` for least
+            squares by the pseudo-inverse.
         regulariser: lambda > 0.
     """
 
@@ -54,7 +54,7 @@ class RidgeRule(UpdateRule):
         return GramState(state.cross + cross, state.gram + gram, state.rows + rows)
 
     def read(self, q: Float[Tensor, "b t h k"], state: RuleState) -> Float[Tensor, "b t h v"]:
-        """Solve for S, then o = S q."""
+        """Solve for S, then read o = S q."""
         assert isinstance(state, GramState)
         with full_precision(q):
             S = self.solve(state)

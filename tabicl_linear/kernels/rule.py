@@ -19,21 +19,21 @@ class UpdateRule(ABC):
 
     States and reads have at least float32 precision: float32 for 16-bit and float32 inputs, float64
     for float64 inputs. A sum over many thousand tokens exceeds the range of float16 and the
-    precision of bfloat16; the caller rounds it, after the norm of its head.
+    precision of bfloat16; the caller may round it after the norm of its head.
 
-    Without tokens nothing is written: the state is unchanged, and there are no reads. Reads of an
-    empty state are zero.
+    If there are no tokens, the state is unchanged and there are no reads. Reads of an empty state
+    are zero.
 
     Attributes:
         has_prefix_reads: Whether `scan` and `peek` exist.
         has_matrix_state: Whether the state is one matrix in which reads are linear, so that states
             can be averaged, scaled and passed on.
         erases: Whether writing a token with rate beta first removes a share beta of what its key
-            reads from the state (delta rules), so that of an earlier write with the same key
-            1 - beta is left.
-        state_norms: The states whose Frobenius norm is available: "none", if the state is not a
-            matrix or mixes values with sums of keys; the final one; or every prefix, by
-            `prefix_square_norms` and `peek_square_norms`.
+            reads from the state (delta rules). An earlier write with the same key is then scaled
+            by 1 - beta.
+        state_norms: The states whose Frobenius norm is available. "none": the state is not a
+            matrix, or mixes values with sums of keys. "final": the final state. "prefix": also the
+            state of every prefix, by `prefix_square_norms` and `peek_square_norms`.
     """
 
     has_prefix_reads: ClassVar[bool] = True
@@ -57,7 +57,7 @@ class UpdateRule(ABC):
 
     @abstractmethod
     def peek(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
-        """What each token would read after writing itself alone: (state + own token) q."""
+        """What each token would read after writing only itself: (state + own token) q."""
 
     def prefix_square_norms(
         self, x: Streams, state: RuleState | None = None
@@ -71,11 +71,11 @@ class UpdateRule(ABC):
 
 
 class Kernel(NamedTuple):
-    """One implementation of scan and fold; rules with a matrix state have one.
+    """An implementation of `scan` and `fold` for a rule with a matrix state.
 
-    Both functions take the rule's streams (16-bit inputs as they are), the initial state S
-    [b h v k] in at least float32 and `size`, the tokens of a chunk, which an implementation without
-    chunks may ignore. These are the arguments of `scan` and `fold` in the module of the rule.
+    Both functions take the rule's streams (16-bit inputs unchanged), the initial state S [b h v k]
+    in at least float32, and `size`, the tokens of a chunk, which an implementation without chunks
+    may ignore. The functions `scan` and `fold` in the rule's module have the same arguments.
 
     Attributes:
         scan: Returns all prefix reads [b t h v] and the final state, in the dtype of S.
@@ -94,17 +94,17 @@ def at_least_float32(x: Tensor) -> Tensor:
 def computed_in(x: Streams) -> torch.dtype:
     """The dtype that a kernel computes in: the narrowest of queries, keys and values.
 
-    Under autocast they have different dtypes, and values already rounded to 16 bits do not become
-    more precise in float32.
+    Under autocast these have different dtypes, and values that were rounded to 16 bits do not
+    become more precise in float32.
     """
     return min((x.q.dtype, x.k.dtype, x.v.dtype), key=lambda dtype: dtype.itemsize)
 
 
 def lifted(x: Tensor) -> Tensor:
-    """`x` in float32 if autocast has lowered it; unchanged in a model that is in 16 bits itself."""
+    """`x` in at least float32 if autocast is on; unchanged otherwise, as in a 16-bit model."""
     return at_least_float32(x) if torch.is_autocast_enabled(x.device.type) else x
 
 
 def full_precision(x: Tensor) -> torch.autocast:
-    """Context in which autocast does not lower the precision of states on `x`'s device."""
+    """A context without autocast on `x`'s device, so that states keep their precision."""
     return torch.autocast(x.device.type, enabled=False)

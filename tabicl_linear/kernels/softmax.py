@@ -12,15 +12,15 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Bool, Float, Tensor
 
 QUERY_BLOCK = 256
-"""Queries whose scores or mask are held in memory together if no fused kernel avoids it."""
+"""Queries in a block: bounds the memory of scores and masks where no fused kernel avoids them."""
 
 
 @dataclass(frozen=True)
 class SoftmaxRule(UpdateRule):
     """o_i = sum_j softmax_j(q_i k_j) v_j over the tokens in the cache.
 
-    The state is the cache of keys and values in their own dtype. A read needs all of it, so, unlike
-    with the recurrent rules, its size and the cost of a read grow with the context. Reads do not
+    The state is the cache of keys and values in their own dtype. Unlike with the recurrent rules,
+    its size and the cost of a read, which needs all of it, grow with the context. Reads do not
     depend on the order of its tokens.
     """
 
@@ -29,7 +29,7 @@ class SoftmaxRule(UpdateRule):
     def scan(
         self, x: Streams, state: RuleState | None = None
     ) -> tuple[Float[Tensor, "b t h v"], CacheState]:
-        """Causal attention; tokens in the cache come before all others."""
+        """Causal attention; the tokens in the cache come before those of `x`."""
         total = self.fold(x, state)
         length, num_keys = x.q.shape[1], total.keys.shape[1]
         if length in (0, num_keys):
@@ -84,7 +84,7 @@ def _attend(
 ) -> Float[Tensor, "b t h v"]:
     """Dot-product attention without a scale, since `q` is already scaled.
 
-    Scores and their sums are float32 inside for all inputs.
+    Scores and their sums are computed in at least float32.
     """
     q, k, v = (z.transpose(1, 2) for z in (q, k, v))
     outputs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=1.0)

@@ -1,4 +1,4 @@
-"""Cells of a table in units of their columns' deviations, in plain PyTorch."""
+"""Standardises the cells of a table by the statistics of their columns, in plain PyTorch."""
 
 import math
 
@@ -21,16 +21,18 @@ def standard_scores(
     factor: Float[Tensor, "b m"],
     row_scale: Float[Tensor, " b"],
 ) -> Float[Tensor, "b n m"]:
-    """Impute, clip, standardise and scale rows: computed in float64, in the dtype of `x`.
+    """Impute, clip, standardise and scale rows, in float64; returned in the dtype of `x`.
+
+    All arguments but `x` are float64.
 
     Args:
         x: The rows; NaN and infinities are missing values.
-        fill: What replaces them, float64 as the others are.
-        lower: Soft clip bound.
-        upper: Soft clip bound.
+        fill: The values that replace missing ones.
+        lower: Lower bound of the soft clip.
+        upper: Upper bound of the soft clip.
         mean: Subtracted from clipped values.
         factor: Factor on centred values.
-        row_scale: Factor on bounded ones.
+        row_scale: Factor on rows, after standardised values have been bounded.
     """
     rows = soft_clip(filled(readable(x), fill), lower, upper)
     rows = (rows - mean[:, None]) * factor[:, None]
@@ -39,14 +41,14 @@ def standard_scores(
 
 
 def readable(x: Float[Tensor, "b n m"]) -> Float[Tensor, "b n m"]:
-    """The values in float64, bounded; missing ones stay NaN or infinite."""
+    """The values in float64, at most `LARGEST` in size; missing ones become NaN or infinite."""
     if x.dtype != torch.float64:
         return x.double()
     return torch.where(x.isfinite(), x.clamp(-LARGEST, LARGEST), math.nan)
 
 
 def filled(x: Float[Tensor, "b n m"], fill: Float[Tensor, "b m"]) -> Float[Tensor, "b n m"]:
-    """The values, with others in place of missing ones."""
+    """The values, with those of `fill` in place of missing ones."""
     return x.where(x.isfinite(), fill[:, None])
 
 

@@ -35,19 +35,19 @@ class CacheState(NamedTuple):
 
 
 RuleState = MatrixState | GramState | CacheState
-"""A rule outside the package may have another one, a NamedTuple of tensors whose first dimension is
-that of tasks, and the others of the first tensor are what its mixer gives as the state's shape."""
+"""A user's own rule may have another state: a NamedTuple of tensors, whose first dimension counts
+tasks. The other dimensions of its first tensor must be the `state_shape` of the mixer."""
 
 
 def state_shape(state: RuleState) -> tuple[int, ...]:
-    """Heads, value dimension and key dimension; in states of others the shape of their mixer."""
+    """Heads, value dimension and key dimension; for other states, their mixer's `state_shape`."""
     if isinstance(state, CacheState):
         return state.keys.shape[2], state.values.shape[3], state.keys.shape[3]
     return tuple(state[0].shape[1:])
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
-    """Apply `function` to every tensor of a tree of (named) tuples; other leaves stay."""
+    """Apply `function` to every tensor of a tree of (named) tuples; other leaves are unchanged."""
     if isinstance(tree, Tensor):
         return function(tree)  # type: ignore[return-value]
     return map_items(lambda leaf: map_tensors(function, leaf), tree)
@@ -64,17 +64,18 @@ def map_items(function: Callable[[Any], Any], tree: Tree) -> Tree:
 
 
 def row_major(tree: Tree) -> Tree:
-    """The tree with every tensor row by row from the start of its memory, as files give them back.
+    """The tree with every tensor in the layout of one read from a file.
 
-    Matrix products of a transposed view, or of one that starts in the middle of other memory, round
-    differently on some processors: a state that was saved and loaded would predict other bits.
+    It is contiguous, row by row, from the start of its memory. Matrix products of transposed views,
+    or of views into other memory, round differently on some processors, so that a state would
+    predict other bits after it was saved and loaded.
     """
     return map_tensors(_row_major, tree)
 
 
 def _row_major(tensor: Tensor) -> Tensor:
     stride, is_plain = 1, tensor.storage_offset() == 0
-    # `is_contiguous` asks nothing of dimensions of size one, which decide how products are made.
+    # `is_contiguous` ignores strides of dimensions of size one, but matrix products depend on them.
     for size, step in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         is_plain = is_plain and step == stride
         stride *= max(size, 1)
@@ -91,5 +92,5 @@ def tensors(tree: object) -> Iterator[Tensor]:
 
 
 def num_bytes(tree: object) -> int:
-    """Bytes of all tensors of a tree."""
+    """Total size of all tensors of a tree in bytes."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors(tree))

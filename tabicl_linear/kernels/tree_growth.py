@@ -1,4 +1,4 @@
-"""Trees on columns of small whole numbers, and where rows fall in grown ones, in plain PyTorch."""
+"""Grows trees on columns of small whole numbers, and finds the leaves of rows, in plain PyTorch."""
 
 from typing import NamedTuple
 
@@ -7,18 +7,19 @@ import torch
 from tabicl_linear.types import Bool, Float, Int, Tensor, UInt8
 
 NUMBERS = 256
-"""A cell is one of so many numbers, from 0."""
+"""Cells hold whole numbers from 0 to below this."""
 ROWS_AT_ONCE = 256
-"""Whose way through all trees is followed together, so that their nodes fit into a cache."""
+"""Rows that go through all trees together: few enough for their nodes to fit into a cache."""
 
 
 class Questions(NamedTuple):
-    """A binary tree whose nodes follow each other as in a heap: after i come 2 i + 1 and 2 i + 2.
+    """A binary tree, with nodes numbered as in a heap: the children of i are 2 i + 1 and 2 i + 2.
 
     Attributes:
-        columns: What an inner node asks about; -1 where it is a leaf.
-        cuts: The largest number of its rows before the cut, and the smallest after it.
-        nodes: Where each row that the tree was grown on ends.
+        columns: Column that each inner node asks about; -1 if the node is a leaf.
+        cuts: For each inner node, the largest cell of its rows before the cut and the smallest
+            after it.
+        nodes: Leaf of each row that the tree was grown on.
     """
 
     columns: Int[Tensor, " q"]
@@ -38,11 +39,11 @@ def grown_tree(
 
     Args:
         numbers: Cells of each column, uint8.
-        targets: What to predict of each row, float64.
-        allowed: Columns that each inner node may ask about. As many nodes as a tree of some depth
-            has.
-        fewest: Rows of a leaf.
-        least: By how much a question has to lower the sum of squares.
+        targets: Targets of each row, float64.
+        allowed: Columns that each inner node may ask about. The number of nodes sets the depth: it
+            is that of the inner nodes of a full tree.
+        fewest: Fewest rows of a leaf.
+        least: A question must lower the sum of squares by more than this.
     """
     columns = torch.full((len(allowed),), -1, dtype=torch.int32)
     cuts = torch.zeros(len(allowed), 2, dtype=torch.int32)
@@ -79,10 +80,10 @@ def _level(
 
     Args:
         numbers: Cells of the rows in these nodes.
-        targets: Of these rows.
-        place: Node of each row.
-        allowed: Columns of each node.
-        fewest: Rows of a leaf.
+        targets: Targets of these rows.
+        place: Node of each row, from 0 within the level.
+        allowed: Columns that each node may ask about.
+        fewest: Fewest rows of a leaf.
     """
     count = len(allowed)
     summands = torch.cat([targets, torch.ones_like(targets[:, :1])], dim=1)
@@ -109,12 +110,12 @@ def _level(
 
 
 def _squares(sums: Tensor) -> Tensor:
-    """Squared sums of the targets over the number of rows, which comes last."""
+    """|sum of targets|^2 / number of rows, which is the last entry of `sums`."""
     return sums[..., :-1].square().sum(-1) / sums[..., -1].clamp(min=1)
 
 
 def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:
-    """In how many trees two rows share a leaf, float32."""
+    """The number of trees in which two rows share a leaf, float32."""
     total = torch.zeros(2 * leaves.shape[:1], dtype=torch.float32, device=leaves.device)
     for tree in leaves.T:
         total += tree.unsqueeze(1) == tree
@@ -122,11 +123,11 @@ def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:
 
 
 def count_pairs_(counts: Int[Tensor, "l l"], leaves: Int[Tensor, "n t"]) -> None:
-    """Add how many rows any leaf has in common with one of the same or a later tree, in place.
+    """Add the number of rows that each pair of leaves has in common, in place.
 
     Args:
-        counts: Of all leaves, int32. Leaves of a tree have higher numbers than those of earlier
-            trees, so that only the upper half changes.
+        counts: Counts for all pairs of leaves, int32. Leaves of a tree have higher numbers than
+            those of earlier trees, and only pairs in that order are counted: the upper half.
         leaves: The leaf of each tree that rows fall into.
     """
     flat, one, leaves = counts.view(-1), counts.new_ones(1), leaves.long()
@@ -141,9 +142,9 @@ def add_to_leaves_(
     """Add rows to the sums of the leaves that they fall into, in place.
 
     Args:
-        sums: Of the rows of each leaf, float64.
+        sums: Sums of the rows of each leaf, float64.
         leaves: The leaf of each tree that rows fall into.
-        rows: What is summed, float64.
+        rows: Rows to add, float64.
     """
     for tree in leaves.unbind(1):
         sums.index_add_(0, tree, rows)
@@ -164,14 +165,14 @@ def leaves_of_rows(
     Args:
         rows: Cells, float32.
         columns: Column that each node asks about.
-        thresholds: What it compares with, float32.
-        following: Nodes after the answers no and yes to whether a cell is at most that; a leaf is
-            followed by itself.
+        thresholds: Threshold of each node, float32.
+        following: The next nodes after the answers no and yes to whether the cell is at most the
+            threshold; a leaf is followed by itself.
         leaves: Number of each leaf.
         roots: First node of each tree.
         depth: Steps from a root to the furthest leaf.
     """
-    # Picked one by one by `index_select`: indexing takes three times as long.
+    # `index_select` on flat tensors, as indexing takes three times as long.
     flat, parts = following.flatten(), list[Tensor]()
     for part in rows.split(ROWS_AT_ONCE):
         cells = part.flatten()

@@ -1,6 +1,6 @@
 """Lengths of the columns of L^-1 R for lower triangular L, in plain PyTorch.
 
-With a Cholesky factor L of A they are quadratic forms: r' A^-1 r = |L^-1 r|^2.
+With the Cholesky factor L of A, their squares are quadratic forms: r' A^-1 r = |L^-1 r|^2.
 """
 
 import torch
@@ -14,8 +14,8 @@ def squared_lengths(
     """Squared lengths of the columns of L^-1 R.
 
     Args:
-        factors: L; what stands above the diagonal is not read.
-        right: R; None for the identity: then they are the diagonal of (LL')^-1.
+        factors: L; values above the diagonal are not read.
+        right: R; None for the identity, for which the result is the diagonal of (LL')^-1.
     """
     if right is None:
         right = torch.eye(factors.shape[-1], dtype=factors.dtype, device=factors.device)

@@ -1,1 +1,1 @@
-"""Length generalisation: how predictions change as the context grows beyond what was trained."""
+"""Length generalisation: how predictions change as contexts grow beyond the trained length."""

@@ -1,4 +1,4 @@
-"""What reading a context at every length costs, against fitting the longest alone."""
+"""Compares the time of reading a context at every length with that of the longest alone."""
 
 import resource
 import statistics
@@ -18,15 +18,15 @@ from tabicl_linear.model import InContextModel
 
 @torch.no_grad()
 def measure(models: Models, options: RunOptions, rounds: int) -> pd.DataFrame:
-    """Seconds on dataset 0, medians of rounds in which both take turns.
+    """Seconds on dataset 0, as medians over rounds in which the two alternate.
 
-    On a CPU they are CPU time of all threads, which other work on the machine changes least;
-    elsewhere they are on the wall clock.
+    On a CPU they are CPU time of all threads, which other work on the machine affects least;
+    elsewhere they are wall-clock time.
 
     Returns:
-        A row for each model: model, parameters, num_rows, lengths, draw_seconds of the dataset,
-        every_seconds for all lengths, longest_seconds for the longest alone, the median ratio, and
-        peak_mb, the most memory that the process has had until then.
+        A row for each model: model, parameters, num_rows, lengths, draw_seconds (drawing the
+        dataset), every_seconds (reading at all lengths), longest_seconds (at the longest alone),
+        ratio (the median of the two's ratios), and peak_mb, the peak memory of the process so far.
     """
     start = time.process_time()
     on_cpu = draw_dataset(options.datasets, 0)
@@ -35,7 +35,7 @@ def measure(models: Models, options: RunOptions, rounds: int) -> pd.DataFrame:
     for name, model in models.items():
         dataset = on_cpu.to(model.device)
         read = partial(_read, model, dataset, options.statistics)
-        read(lengths[:1])  # what is slow the first time
+        read(lengths[:1])  # a warm-up
         seconds = [(read(lengths), read(lengths[-1:])) for _ in range(rounds)]
         every, longest = (statistics.median(column) for column in zip(*seconds, strict=True))
         rows.append(
@@ -72,7 +72,7 @@ def markdown(table: pd.DataFrame) -> str:
 def _read(
     model: InContextModel, dataset: LengthDataset, by: Statistics, lengths: tuple[int, ...]
 ) -> float:
-    """Seconds that reading takes."""
+    """Seconds that reading at these lengths takes."""
     clock = time.process_time if model.device.type == "cpu" else time.perf_counter
     start = clock()
     for _ in read_prefixes(model, dataset, lengths, by):
@@ -81,6 +81,7 @@ def _read(
 
 
 def peak_megabytes() -> float:
-    """Most memory that the process has had resident; kilobytes on Linux, bytes on macOS."""
+    """Peak resident memory of the process in megabytes."""
+    # The system counts kilobytes on Linux and bytes on macOS.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e6 / 1024)

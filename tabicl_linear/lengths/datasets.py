@@ -1,4 +1,4 @@
-"""Synthetic datasets that are read at many lengths of their context (appendix C.1)."""
+"""Synthetic datasets that are read at many context lengths (appendix C.1)."""
 
 import hashlib
 from dataclasses import dataclass
@@ -15,22 +15,23 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 LENGTHS = (250, 500, 750, *(1000 * 2**i for i in range(8)))
 """Context rows at which the paper reads: 250, 500, 750, 1,000, 2,000 ... 128,000."""
 COVERED_ROWS = LENGTHS[0]
-"""Every class occurs among so many first rows, or in the shortest context if that is shorter."""
+"""Every class occurs among this many first rows, or in the shortest context if it is shorter."""
 MAX_TRIES = 1000
 
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """Which datasets; the defaults are the paper's, and the authors' where it is silent.
+    """Sizes and seed of the datasets; defaults are those of the paper or of the authors' code.
 
     Attributes:
         max_rows: Context rows of a dataset.
-        lengths: Context rows to read at, in order; the paper's up to `max_rows` if left out.
-        num_queries: Rows to predict, the same at every length; they follow the context.
-        num_features: Columns.
-        num_classes: Classes; each occurs in the shortest context and among the queries.
-        seed: Of all datasets. A dataset follows from it, its index, these numbers of rows, columns
-            and classes alone, on any machine: the prior draws on the CPU.
+        lengths: Context rows to read at, increasing; if empty, the paper's up to `max_rows`.
+        num_queries: Rows to predict, which follow the context and are the same at every length.
+        num_features: Number of columns.
+        num_classes: Number of classes; each occurs in the shortest context and among the queries.
+        seed: Seed of all datasets. A dataset depends only on it, the dataset's index and the
+            numbers of rows, columns and classes, and not on the machine: the prior draws on the
+            CPU.
     """
 
     max_rows: int = LENGTHS[-1]
@@ -74,7 +75,7 @@ class DatasetOptions:
 
     @property
     def covered_rows(self) -> int:
-        """First rows among which every class occurs."""
+        """Number of first rows among which every class occurs."""
         return min(COVERED_ROWS, self.lengths[0])
 
 
@@ -86,7 +87,7 @@ class LengthDataset(NamedTuple):
         y: Their labels.
         categorical: Which columns hold categories.
         num_queries: Rows at the end that are queries.
-        checksum: Of rows and labels, 12 hexadecimal digits.
+        checksum: Checksum of rows and labels, 12 hexadecimal digits.
     """
 
     x: Float[Tensor, "1 n m"]
@@ -106,24 +107,25 @@ class LengthDataset(NamedTuple):
         return self.y[0, -self.num_queries :]
 
     def to(self, device: torch.device) -> "LengthDataset":
-        """The same on a device."""
+        """The same dataset on a device."""
         x, y, categorical = (z.to(device) for z in (self.x, self.y, self.categorical))
         return self._replace(x=x, y=y, categorical=categorical)
 
 
 def draw_dataset(options: DatasetOptions, index: int, prior: Prior | None = None) -> LengthDataset:
-    """Dataset `index`, on the CPU.
+    """Draw dataset `index`, on the CPU.
 
-    Draws of the prior (TabPFN v1 if left out) until the first rows and the queries each show all
-    classes, as the authors do. A draw has 2 to `num_classes` classes, so the datasets kept have
-    `num_classes`.
+    As in the authors' code, the prior (TabPFN v1 if left out) draws datasets until the first rows
+    and the queries each hold all classes. A draw has 2 to `num_classes` classes; the one that is
+    returned has `num_classes`.
 
     Raises:
-        DataError: No draw of 1,000 does.
+        DataError: None of 1,000 draws does.
     """
     prior = TabPFNv1Prior() if prior is None else prior
     rows = options.max_rows + options.num_queries
-    # All classes are looked for here, so that the prior need not reorder rows to show them.
+    # With nearly all rows as context, the prior need not reorder rows so that the context holds all
+    # classes; the loop below checks for that.
     shape = TaskShape(1, rows, rows - 1, options.num_features, options.num_classes)
     for attempt in range(MAX_TRIES):
         seeds = np.random.SeedSequence(options.seed, spawn_key=(index, attempt))

@@ -13,15 +13,15 @@ TITLES = {"normalised_roc_auc": "normalised ROC-AUC", "roc_auc": "ROC-AUC"}
 
 
 def draw(summary: pd.DataFrame, trained: Mapping[str, int], path: Path) -> None:
-    """A panel for each of normalised and plain ROC-AUC; shades are 95 % intervals.
+    """Draw a panel each for normalised and plain ROC-AUC, with 95 % intervals as shades.
 
-    A model has one colour: blocks of it are dashed, its oracle, read at one length, is a
-    horizontal line, and a dotted line marks the longest context that it was trained on.
+    Every model has one colour: its readings in blocks are dashed, its oracle, read at one length
+    only, is a horizontal line, and a dotted line marks the longest context that it was trained on.
 
     Args:
-        summary: Of `summarise`.
-        trained: Longest trained context by model, as far as known.
-        path: The PNG.
+        summary: From `summarise`.
+        trained: Longest trained context in rows by model, where known.
+        path: PNG file to write.
     """
     metrics = [metric for metric in TITLES if metric in summary]
     figure = Figure(figsize=(5.2 * len(metrics), 4.2), layout="constrained")
@@ -45,7 +45,7 @@ def _panel(axis: Axes, summary: pd.DataFrame, metric: str, trained: Mapping[str,
         colour = colours.setdefault(name, f"C{len(colours)}")
         points = summary[summary["model"] == label]
         x, y = points["num_rows"], points[metric]
-        half = points[f"{metric}_interval"].fillna(0.0)  # of a single dataset
+        half = points[f"{metric}_interval"].fillna(0.0)  # NaN if there is only one dataset
         if label.endswith(" oracle") and len(points) == 1:
             axis.axhline(y.iloc[0], color=colour, linestyle="-.", label=label)
             axis.axhspan((y - half).iloc[0], (y + half).iloc[0], color=colour, alpha=0.08, lw=0)
@@ -61,7 +61,7 @@ def _panel(axis: Axes, summary: pd.DataFrame, metric: str, trained: Mapping[str,
 def _mark_trained(axis: Axes, trained: Mapping[str, int], colours: Mapping[str, str]) -> None:
     for length in sorted(set(trained.values())):
         names = [name for name, rows in trained.items() if rows == length]
-        # Grey where models share the length.
+        # Grey if several models share the length.
         colour = colours[names[0]] if len(names) == 1 and len(colours) > 1 else "grey"
         axis.axvline(length, color=colour, linestyle=":", label=f"trained up to {length:,} rows")
 

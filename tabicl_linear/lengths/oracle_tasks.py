@@ -1,4 +1,4 @@
-"""States as fitted beside optimised ones, on synthetic datasets and on a real table."""
+"""Compares fitted states with optimised ones, on synthetic datasets and on a real table."""
 
 import time
 import warnings
@@ -38,25 +38,25 @@ COLUMNS: Mapping[str, Kind] = {
     "fit_seconds": "number",
     "oracle_seconds": "number",
 }
-"""Of what `compare` makes."""
+"""Columns of the table of `compare`, with their kinds."""
 
 
 class Limits(NamedTuple):
-    """What every model takes.
+    """The largest tables that every model takes.
 
     Attributes:
-        columns: Columns at most.
-        classes: Classes at most.
+        columns: Most columns.
+        classes: Most classes.
     """
 
     columns: int
     classes: int
 
     def check(self, columns: int, classes: int) -> None:
-        """Check a table.
+        """Check the size of a table.
 
         Raises:
-            DataError: It has more, or a single class.
+            DataError: It has more columns or classes, or only one class.
         """
         if classes < 2:
             raise DataError("the target has one class only; give rows of at least two.")
@@ -68,7 +68,7 @@ class Limits(NamedTuple):
 
 
 def limits(models: Mapping[str, InContextModel]) -> Limits:
-    """What all of the models take."""
+    """The largest tables that all of the models take."""
     every = [model.architecture for model in models.values()]
     return Limits(min(a.num_features for a in every), min(a.num_classes for a in every))
 
@@ -100,8 +100,8 @@ class SyntheticTasks:
     """Datasets of `tabicl-linear lengths`, each with its whole context.
 
     Attributes:
-        options: Which.
-        count: How many.
+        options: Sizes and seed of the datasets.
+        count: Number of datasets.
     """
 
     options: DatasetOptions
@@ -124,18 +124,18 @@ class SyntheticTasks:
 
 
 class TableTasks:
-    """Stratified folds of a table, encoded as the classifier encodes it, without its ensemble.
+    """Stratified folds of a table, encoded as by the classifier but without its ensemble.
 
-    Warnings of columns come when it is made, from all rows, and not again from each fold.
+    Warnings about columns are issued once, for all rows, and not again for each fold.
 
     Args:
         table: Columns without the target.
-        labels: Of the rows.
-        folds: How many.
-        limits: What every model takes.
+        labels: Labels of the rows.
+        folds: Number of folds.
+        limits: The largest tables that every model takes.
 
     Raises:
-        DataError: Columns or labels that cannot be used, or a class with fewer rows than folds.
+        DataError: Columns or labels cannot be used, or a class has fewer rows than folds.
     """
 
     def __init__(
@@ -186,13 +186,13 @@ def compare(
     options: OracleOptions,
     index: int,
 ) -> pd.DataFrame:
-    """Scores of every model on a task, with its states as fitted and optimised.
+    """Score every model on a task, with its fitted states and with optimised ones.
 
     Returns:
-        A row for each model: dataset, model, num_rows; roc_auc, accuracy and log_loss as fitted,
-        and with `oracle_` before the name optimised; start_loss and best_loss of the held-out rows;
-        best_epoch and epochs; smallest_update and largest_update of a layer at the best epoch;
-        seconds.
+        A row for each model: dataset, model, num_rows; roc_auc, accuracy and log_loss with the
+        fitted states, and, prefixed with `oracle_`, with the optimised ones; start_loss and
+        best_loss on the held-out rows; best_epoch and epochs; smallest_update and largest_update,
+        the relative updates of layers at the best epoch; fit_seconds and oracle_seconds.
     """
     task = tasks[index]
     return pd.DataFrame(

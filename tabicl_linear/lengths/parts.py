@@ -1,4 +1,4 @@
-"""A run in a folder: a file for each of its parts, so that it can be resumed and shared out."""
+"""A run in a folder, with a file for each of its parts, so that it can be resumed and sharded."""
 
 import json
 import time
@@ -16,15 +16,20 @@ from tabicl_linear.parquet import Kind, read_table, write_table
 SETTINGS = "run.json"
 PARTS = "parts"
 INDEX = "dataset"
-"""Column of every part that holds its index."""
+"""Column that holds the index of the part in every part."""
 AGAIN = "repeat the command of that run, which makes it again"
 
 
 def open_folder(folder: Path, settings: dict[str, Any]) -> None:
-    """Begin a run in a folder, or go on with the same one.
+    """Start a run in a folder, or continue the run that it holds.
+
+    Args:
+        folder: The folder of the run, made if need be.
+        settings: Everything that decides the results, as plain data.
 
     Raises:
-        ConfigError: The folder holds something else, or another run, or cannot be written.
+        ConfigError: The folder holds other files, or a run with other settings, or cannot be
+            written.
     """
     path = folder / SETTINGS
     if path.is_file():
@@ -38,12 +43,13 @@ def open_folder(folder: Path, settings: dict[str, Any]) -> None:
                 "name another folder, or repeat its options to go on."
             )
     elif folder.is_dir() and not _is_begun(folder):
-        if path.is_file():  # begun by another shard since
+        if path.is_file():  # another shard has started the run in the meantime
             return open_folder(folder, settings)
         raise ConfigError(f"--output {folder} holds other files; name another folder.")
     try:
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as partial:  # the same again of a former run: it can be written
+        # Also written if the file exists: this checks that the folder can be written to.
+        with written_whole(path) as partial:
             partial.write_text(json.dumps(settings, indent=1) + "\n")
     except OSError as error:
         reason = f"--output {folder}: {error.strerror}; name another folder."
@@ -51,7 +57,7 @@ def open_folder(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def _is_begun(folder: Path) -> bool:
-    """Whether a folder holds no more than a run that was killed before its settings were there."""
+    """Whether a folder holds only what a run leaves that is killed before it writes settings."""
     settings = folder / SETTINGS
     others = [path for path in folder.iterdir() if not is_partial_of(settings, path.name)]
     return all(path.name == PARTS and path.is_dir() for path in others) and not any(
@@ -60,10 +66,10 @@ def _is_begun(folder: Path) -> bool:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The settings of a run.
+    """Read the settings of a run.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: The folder holds no run.
     """
     try:
         settings = json.loads((folder / SETTINGS).read_text())
@@ -81,14 +87,14 @@ def run(
     columns: Mapping[str, Kind],
     report: Callable[[str], None],
 ) -> None:
-    """Write the parts that are not there, or are damaged.
+    """Compute and write the parts that are missing or damaged.
 
     Args:
-        folder: Of an open run; gets a file for each part, whole or not at all.
-        indices: Of the parts.
-        read: Makes a part, whose column `dataset` is its index.
-        columns: Of every part, and what each holds.
-        report: Takes lines about progress and about damaged parts.
+        folder: Folder of a run that `open_folder` has opened.
+        indices: Indices of the parts of this run or shard.
+        read: Computes the part of an index; its column `dataset` holds the index.
+        columns: Columns of every part, with their kinds.
+        report: Called with lines about progress and about damaged parts.
 
     Raises:
         ConfigError: A part cannot be written.
@@ -115,15 +121,15 @@ def run(
 
 
 def results(folder: Path, columns: Mapping[str, Kind], most: int | None = None) -> pd.DataFrame:
-    """All parts that are there, in order; empty where none is.
+    """All finished parts in order of their index, as one table; empty if there are none.
 
     Args:
-        folder: Of the run.
-        columns: Of every part, and what each holds.
+        folder: Folder of the run.
+        columns: Columns of every part, with their kinds.
         most: Leave out parts from this index on.
 
     Raises:
-        DamagedFile: A part is not what was written.
+        DamagedFile: A part has changed since it was written.
     """
     names = [path.stem for path in (folder / PARTS).glob("*.parquet")]
     indices = sorted(int(name) for name in names if name.isdecimal())
@@ -135,7 +141,7 @@ def results(folder: Path, columns: Mapping[str, Kind], most: int | None = None) 
 def _is_whole(
     folder: Path, index: int, columns: Mapping[str, Kind], report: Callable[[str], None]
 ) -> bool:
-    """Whether a part is there as it was written; one that is damaged is named."""
+    """Whether a part exists and is intact; a damaged one is reported."""
     if not _file(folder, index).is_file():
         return False
     try:
@@ -159,7 +165,7 @@ def _file(folder: Path, index: int) -> Path:
 
 
 def _differing(a: Any, b: Any) -> tuple[str, str]:
-    """What differs of two settings, in words."""
+    """Describe two different values of a setting; of dictionaries, only the first difference."""
     if isinstance(a, dict) and isinstance(b, dict):
         keys = [key for key in {**a, **b} if a.get(key) != b.get(key)]
         a, b = ({key: part.get(key) for key in keys[:1]} for part in (a, b))

@@ -1,4 +1,4 @@
-"""Predictions of a model from ever longer parts of one context."""
+"""Predictions of a model from longer and longer parts of one context."""
 
 import time
 from collections.abc import Iterator
@@ -19,13 +19,14 @@ Statistics = Literal["longest", "first", "each"]
 
 
 class Reading(NamedTuple):
-    """What a model says about the queries after some rows.
+    """A model's predictions of the queries after some rows of context.
 
     Attributes:
         num_rows: Rows of the context.
-        logits: Of the queries, on the CPU.
-        fit_seconds: To get the state from nothing; at later prefixes, from the dataset's start on.
-        predict_seconds: To read it.
+        logits: Logits of the queries, on the CPU.
+        fit_seconds: Time to fit these rows from scratch. If prefixes build on each other, the sum
+            for all prefixes so far.
+        predict_seconds: Time to predict the queries from the fitted state.
     """
 
     num_rows: int
@@ -40,20 +41,21 @@ def read_prefixes(
     lengths: tuple[int, ...],
     statistics: Statistics = "longest",
 ) -> Iterator[Reading]:
-    """The model's own predictions at each length.
+    """Yield the model's own predictions at each length.
 
     A causal model writes every row once and is read on the way, so that all lengths together cost
-    little more than the longest. Rows then are standardised by one set of statistics throughout. A
-    model that is not causal is fitted anew at each length. So is one with ridge inputs where the
-    last reading is to be that of a plain fit, as its trees ask about rows of the first piece.
+    little more than the longest. All rows are then standardised by the same column statistics. A
+    model that is not causal is fitted from scratch at each length. So is a model with ridge inputs
+    if `statistics` is "longest": its trees depend on the first piece of rows that it reads, and the
+    last reading has to be that of a plain fit.
 
     Args:
         model: The model.
-        dataset: On its device.
-        lengths: Context rows, ascending.
-        statistics: Which rows a causal model takes its column statistics from: all of the longest
-            context, so that the last reading is what a plain fit gives; those of the first, as in a
-            stream; or those of each, which means fitting it anew at each length, too.
+        dataset: The dataset, on the model's device.
+        lengths: Context rows, increasing.
+        statistics: The context that a causal model takes its column statistics from: the longest,
+            so that the last reading equals that of a plain fit; the first, as in a stream; or each,
+            for which it is fitted from scratch at each length.
     """
     if statistics == "each" or not model.is_causal:
         yield from _refitted(model, dataset, lengths, None)
@@ -83,7 +85,7 @@ def read_prefixes(
 def read_blocks(
     model: InContextModel, dataset: LengthDataset, lengths: tuple[int, ...], block_rows: int
 ) -> Iterator[Reading]:
-    """Predictions of blocks of the context, averaged (section 4.1, "3K"), at each length."""
+    """Yield averaged predictions from blocks of the context (section 4.1, "3K") at each length."""
     abstain = model.architecture.mask_absent_classes
     ensemble = BlockEnsemble(_SideBySide(model), block_rows, abstain)
     for length in lengths:
@@ -97,7 +99,7 @@ def read_blocks(
 def read_oracle(
     model: InContextModel, dataset: LengthDataset, length: int, options: OracleOptions
 ) -> Reading:
-    """Predictions of states that have been optimised on all rows of one length."""
+    """Predictions from states that are optimised on the rows of a context of one length."""
     clock = _Clock(model.device)
     x, y = dataset.x[:, :length], dataset.y[:, :length]
     state = model.fit(x, y, categorical=dataset.categorical)
@@ -124,9 +126,10 @@ def _refitted(
 
 @dataclass(frozen=True)
 class _SideBySide:
-    """A model that takes fewer rows of each task at a time the more tasks there are.
+    """A model that reads many tasks in smaller chunks, so that a chunk of all has a fixed size.
 
-    A long context makes many blocks, and the memory of one chunk of each would grow with it.
+    The tasks are blocks of a context: the longer it is, the more memory a chunk of fixed size of
+    each block would take.
     """
 
     model: InContextModel
@@ -147,7 +150,7 @@ class _SideBySide:
 
 
 class _Clock:
-    """Measures seconds of fitting from when it is made, without the readings in between."""
+    """Measures the seconds of fitting since it was made, without the readings in between."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -160,7 +163,7 @@ class _Clock:
         state: object,
         dataset: LengthDataset,
     ) -> Reading:
-        """Predict the queries from a fitted state; seconds of fitting, and of this alone."""
+        """Predict the queries from a fitted state, with the seconds of fitting and predicting."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         fit_end = time.perf_counter()

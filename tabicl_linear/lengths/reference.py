@@ -1,4 +1,4 @@
-"""The reference set of normalised scores, which a file names."""
+"""The reference set of normalised scores, read from a file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,11 +14,11 @@ from tabicl_linear.lengths.run import COLUMNS
 
 
 class Reference(NamedTuple):
-    """Which readings normalise the others; all of the run itself where nothing is named.
+    """The readings by which scores are normalised; by default, all of the run itself.
 
     Attributes:
-        models: Names as results have them, such as "deltanet" and "deltanet oracle"; none for all.
-        runs: Folders of other runs over the same datasets, where those readings may be.
+        models: Names as in the results, such as "deltanet" and "deltanet oracle"; empty for all.
+        runs: Folders of other runs over the same datasets, which may hold some of these readings.
     """
 
     models: tuple[str, ...] = ()
@@ -26,10 +26,10 @@ class Reference(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> "Reference":
-        """From a YAML file with `models: [...]` and, if need be, `runs: [...]` beside the file.
+        """Read a YAML file with `models: [...]` and optionally `runs: [...]`, relative to the file.
 
         Raises:
-            ConfigError: No such file, or another content.
+            ConfigError: The file cannot be read, or has other content.
         """
         try:
             content = yaml.safe_load(path.read_text())
@@ -56,12 +56,13 @@ class Reference(NamedTuple):
         """Check before a run that its results can be normalised.
 
         Args:
-            settings: Of the run.
+            settings: Settings of the run.
             labels: Names of its readings.
 
         Raises:
-            ConfigError: Another run is over other datasets, or is no run; no run has a name; or
-                two runs give a name to other weights, or read them in another way.
+            ConfigError: A folder in `runs` holds no run or one over other datasets; a name of
+                `models` is in no run; or two runs use one name for different weights or ways of
+                reading.
         """
         available = list(labels)
         origins = {name: ("this run", _origin(name, settings)) for name in labels}
@@ -92,10 +93,10 @@ class Reference(NamedTuple):
             )
 
     def select(self, own: pd.DataFrame) -> pd.DataFrame:
-        """The readings of the reference set, of the datasets that `own` has.
+        """The readings of the reference set on the datasets in `own`.
 
         Raises:
-            DataError: A dataset is not the same in two runs, or a name is missing on one.
+            DataError: A dataset differs between two runs, or a name has no reading on it.
         """
         tables = [own, *(results(folder, COLUMNS) for folder in self.runs)]
         selected = pd.concat([table for table in tables if not table.empty], ignore_index=True)
@@ -122,7 +123,7 @@ class Reference(NamedTuple):
 
 
 def _origin(label: str, settings: Mapping[str, Any]) -> tuple[object, ...]:
-    """What decides the readings of a run that bear this name: weights and how they are read."""
+    """What the readings with this name depend on: the weights, and how they are read."""
     checkpoints = settings.get("checkpoints", {})
     names = [name for name in checkpoints if label == name or label.startswith(f"{name} ")]
     weights = checkpoints[max(names, key=len)] if names else None
@@ -131,7 +132,7 @@ def _origin(label: str, settings: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _decisive(datasets: object) -> object:
-    """What decides the datasets: of the lengths they are read at only the shortest does."""
+    """What the datasets depend on; of the lengths to read at, only the shortest matters."""
     if not isinstance(datasets, dict) or not datasets.get("lengths"):
         return datasets
     covered = min(COVERED_ROWS, datasets["lengths"][0])

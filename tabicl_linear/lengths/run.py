@@ -1,4 +1,4 @@
-"""What is read of every dataset, and reading one."""
+"""Options of a run of `tabicl-linear lengths`, and the readings of one dataset."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -31,21 +31,21 @@ COLUMNS: Mapping[str, Kind] = {
     "predict_seconds": "number",
     "checksum": "text",
 }
-"""Of what `read_dataset` makes."""
+"""Columns of the table of `read_dataset`, with their kinds."""
 
 Models = Mapping[str, InContextModel]
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What is read of every dataset.
+    """What is read on every dataset.
 
     Attributes:
-        datasets: Which datasets.
-        blocks: Models that are also read in blocks.
+        datasets: Sizes and seed of the datasets.
+        blocks: Names of models that also read in blocks.
         block_rows: Most rows of a block.
-        oracle: Models whose states are also optimised, at the last length.
-        oracle_options: How.
+        oracle: Names of models whose states are also optimised, at the longest context.
+        oracle_options: How these are optimised.
         statistics: See `read_prefixes`.
     """
 
@@ -57,11 +57,11 @@ class RunOptions:
     statistics: Statistics = "longest"
 
     def check(self, models: Models) -> None:
-        """Check that the models can do what is asked of them.
+        """Check that the models can do what the options ask for.
 
         Raises:
-            ConfigError: A name that no model has, or an oracle of states that are no matrices.
-            DataError: A model does not take so many classes or columns.
+            ConfigError: A name belongs to no model, or states to be optimised are not matrices.
+            DataError: A model does not take as many classes or columns.
         """
         for option, names in (("blocks", self.blocks), ("oracle", self.oracle)):
             for name in names:
@@ -108,7 +108,7 @@ def read_dataset(
 ) -> pd.DataFrame:
     """All readings of a dataset: `COLUMNS`, a row for each model (or way to read it) and length.
 
-    The dataset is drawn from the TabPFN v1 prior, or another one.
+    The dataset is drawn from `prior`, or from the TabPFN v1 prior if left out.
     """
     on_cpu = draw_dataset(options.datasets, index, prior)
     rows = []

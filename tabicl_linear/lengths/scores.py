@@ -1,4 +1,4 @@
-"""Scores of a reading, and what many of them say: means, intervals, the paper's normalisation."""
+"""Scores of a reading; means, intervals and the paper's normalisation of many scores."""
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from tabicl_linear.types import Float, Int, Tensor
 METRICS = ("roc_auc", "accuracy", "log_loss")
 NORMALISED = ("roc_auc", "accuracy")
 SHORT_ROWS = 1000
-"""Longest context whose scores count as the floor of normalised scores."""
+"""Longest context, in rows, whose scores can define the 0 of normalised scores."""
 CONFIDENCE = 0.95
 
 
@@ -24,14 +24,14 @@ def score(
     *,
     weighted: bool = False,
 ) -> dict[str, float]:
-    """ROC-AUC, accuracy and log-loss of the first logits; all NaN where one is not finite.
+    """ROC-AUC, accuracy and log-loss of predictions; all are NaN if a logit is not finite.
 
     Args:
-        logits: Of the queries.
-        targets: Their classes, each of which must occur.
-        num_classes: Classes of the dataset; further logits do not count.
-        weighted: Weigh the areas of one class against the rest by the share of the class, as for
-            real tables, instead of equally, as for synthetic datasets.
+        logits: Logits of the queries.
+        targets: Classes of the queries; every class must occur.
+        num_classes: Number of classes of the dataset; further logits are ignored.
+        weighted: For the ROC-AUC, weight each class by its share, as for real tables, instead of
+            equally, as for synthetic datasets.
     """
     wide = logits[:, :num_classes].double()
     if not bool(wide.isfinite().all()):
@@ -48,17 +48,17 @@ def score(
 
 
 def normalise(results: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
-    """Results with columns `normalised_roc_auc` and `normalised_accuracy` (appendix C.1).
+    """Add columns `normalised_roc_auc` and `normalised_accuracy` to results (appendix C.1).
 
-    For each dataset the lowest score of the reference at up to 1,000 rows becomes 0 and its highest
-    at any length 1, whatever the model; NaN where both are the same.
+    For each dataset, the lowest score of any reference model at up to 1,000 rows becomes 0, and the
+    highest at any length becomes 1. NaN where both are equal.
 
     Args:
         results: Columns dataset, model, num_rows and the scores.
-        reference: Likewise, of the reference set on the same datasets.
+        reference: The same columns for the reference set, on the same datasets.
 
     Raises:
-        DataError: The reference has no score at 1,000 rows or fewer of a dataset.
+        DataError: The reference has no score at up to 1,000 rows for one of the datasets.
     """
     short = reference[reference["num_rows"] <= SHORT_ROWS]
     missing = set(results["dataset"]) - set(short["dataset"])
@@ -81,9 +81,9 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
     """Mean of every score over datasets, for every model and length.
 
     Returns:
-        A row for each model and length, in the order of `results`: model, num_rows, datasets, and
-        for every score its mean, half the width of the 95 % interval of the mean (Student's t;
-        `_interval`) and how many values are defined (`_defined`), and mean seconds.
+        A row for each model and length, in the order of `results`: model, num_rows, datasets; for
+        every score its mean, half the width of the 95 % interval of the mean (Student's t;
+        `_interval`) and the number of defined values (`_defined`); and the mean seconds.
     """
     metrics = [name for name in results if name in METRICS or name.startswith("normalised_")]
     rows = []
@@ -101,7 +101,7 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def half_width(values: np.ndarray) -> float:
-    """Half the width of the 95 % interval of the mean (Student's t); NaN for a single value."""
+    """Half the width of the 95 % interval of the mean (Student's t); NaN for less than 2 values."""
     count = len(values)
     if count < 2:
         return np.nan

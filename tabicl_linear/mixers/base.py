@@ -1,6 +1,6 @@
 """The contract of every sequence mixer.
 
-A mixer knows its queries, keys, values, gates and update rule. It knows nothing of labels,
+A mixer defines its queries, keys, values, gates and update rule. It knows nothing of labels,
 strategies, readouts or priors.
 """
 
@@ -25,9 +25,9 @@ class LayerState(NamedTuple):
 
     Attributes:
         rule_state: State of the update rule.
-        conv_inputs: The last inputs of the mixer, as many as its short convolution needs; None
-            without a convolution.
-        num_tokens: Tokens written so far: the clock of the write-rate decay.
+        conv_inputs: The last inputs of the mixer that its short convolution needs for the next
+            tokens; None without a convolution.
+        num_tokens: Number of tokens written so far, the clock of the write-rate decay.
     """
 
     rule_state: RuleState
@@ -36,19 +36,19 @@ class LayerState(NamedTuple):
 
 
 StreamsHook = Callable[[Streams, Int[Tensor, " t"], bool], None]
-"""Is shown the streams of some tokens, how many tokens were written before each, and whether these
-tokens are written (or only read)."""
+"""Called with the streams of some tokens, the number of tokens written before each, and whether
+these tokens are written (or only read)."""
 
 
 class SequenceMixer(nn.Module, ABC):
     """Projections and gates around an update rule.
 
-    A subclass is made from (dim, num_heads) and options that have defaults.
+    A subclass is constructed from (dim, num_heads) and options that have defaults.
 
     Args:
         rule: The update rule.
-        state_shape: Heads, value dimension and key dimension of the state; of another kind than
-            those of `kernels.state` the heads, and the other dimensions of its first tensor.
+        state_shape: Heads, value dimension and key dimension of the state. For a state that is not
+            one of `kernels.state`, the shape of its first tensor without the batch, heads first.
 
     Attributes:
         num_heads: Heads of the mixer; may differ from the architecture's.
@@ -62,16 +62,16 @@ class SequenceMixer(nn.Module, ABC):
         self._streams_hooks: dict[int, StreamsHook] = OrderedDict()
 
     def register_streams_hook(self, hook: StreamsHook) -> RemovableHandle:
-        """Show a hook everything that `project` returns from now on, until it is removed.
+        """Call a hook with the streams of every `project`, until its handle is removed.
 
-        The block calls it, so that a mixer need not know of it. Hooks look: what they return is
-        ignored, and they must leave the streams as they are. `analysis.record_streams` is made of
-        this.
+        The block makes the calls, so mixers need no code for it. Hooks only observe: what they
+        return is ignored, and they must not change the streams. `analysis.record_streams` is built
+        on this.
 
         Args:
-            hook: Called with the streams, the positions and whether the tokens are written. A
-                readout that reads final states passes long contexts twice: first written, then
-                only read. Both directions of a bidirectional block come with positions from 0.
+            hook: Called with the streams, the positions and whether the tokens are written. With
+                final-state readouts, long contexts come twice: first written, then only read. In a
+                bidirectional block, both directions have positions from 0.
         """
         handle = RemovableHandle(self._streams_hooks)
         self._streams_hooks[handle.id] = hook
@@ -80,7 +80,7 @@ class SequenceMixer(nn.Module, ABC):
     def show_streams(
         self, streams: Streams, positions: Int[Tensor, " t"], *, written: bool
     ) -> None:
-        """Call the hooks; for the block, right after `project`."""
+        """Call the hooks; the block does this right after `project`."""
         for hook in self._streams_hooks.values():
             hook(streams, positions, written)
 
@@ -93,33 +93,34 @@ class SequenceMixer(nn.Module, ABC):
         *,
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
-        """Inputs of the rule, and the convolution's inputs to keep after these tokens.
+        """Inputs of the rule, and inputs of the convolution for the tokens that follow.
 
         Args:
             x: Tokens, normalised by the block.
             positions: Number of tokens written before each token.
             conv_inputs: Inputs before the first token; None at the start of a sequence.
-            independent: The tokens are queries: each follows `conv_inputs` and sees no other.
+            independent: Whether the tokens are queries, each of which comes directly after
+                `conv_inputs` and does not see the others.
 
         Returns:
-            The streams of these tokens, which autocast may have lowered to 16 bits, and the last
-            inputs of a convolution; None for a mixer without one.
+            The streams of these tokens, which autocast may have lowered to 16 bits; and the last
+            inputs of the convolution, None for a mixer without one.
         """
 
     @abstractmethod
     def output(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
-        """The heads' reads, normalised, gated and projected to the width of a token.
+        """The output for each token: the heads' reads, normalised, gated and projected.
 
         Args:
             heads: What the tokens read, in at least float32, whatever the dtype of the model.
-            streams: What `project` made of these tokens.
-            x: The tokens, as `project` got them.
+            streams: The streams that `project` returned for these tokens.
+            x: The tokens that were passed to `project`.
         """
 
     def initialise_for_(self, depth: int) -> None:
-        """Draw weights whose scale depends on the depth of the model; most mixers have none.
+        """Draw weights whose scale depends on the model's depth; most mixers have no such weights.
 
         Args:
             depth: Number of layers of the model.
@@ -131,19 +132,19 @@ MixerFactory = Callable[[int, int], SequenceMixer]
 
 
 def check_shapes(mixer: SequenceMixer, dim: int) -> None:
-    """Write and read two tokens, to see whether shapes are those that the mixer owes.
+    """Check a mixer's contract by writing and reading two tokens.
 
-    A training step does not need that of the state; what reads, draws or learns states does. An
-    output of fewer tokens would be spread over all of them.
+    Training alone would not reveal a wrong shape of the state, which code that reads, draws or
+    learns states relies on. An output of the wrong shape could broadcast over all tokens.
 
     Args:
-        mixer: One of fresh weights, not on the meta device.
+        mixer: A newly made mixer, not on the meta device.
         dim: Width of a token.
 
     Raises:
-        ConfigError: The mixer projects to streams alone, the state has another shape than the mixer
-            says, or is no matrix where the rule says so, or its output has not the shape of the
-            tokens.
+        ConfigError: `project` does not return a pair, the state does not have the shape that the
+            mixer declares, it is not a matrix although the rule says so, or the output does not
+            have the shape of the tokens.
     """
     name = f"{type(mixer).__module__}.{type(mixer).__qualname__}"
     rule = type(mixer.rule)

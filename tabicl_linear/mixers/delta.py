@@ -16,8 +16,9 @@ from tabicl_linear.types import Float, Int, Tensor
 class DeltaNet(SequenceMixer):
     """S_t = S_{t-1} (I - beta_t k_t k_t^T) + beta_t v_t k_t^T (section 4.4).
 
-    Queries, keys and values pass through silu; queries and keys have unit norm, queries are scaled
-    by key_dim^-0.5. The state starts at zero and is float32. Outputs pass a norm per head.
+    Queries, keys and values pass through silu. Queries and keys have unit norm, and queries are
+    scaled by key_dim^-0.5. The state starts at zero and is float32. Outputs pass through a norm per
+    head.
 
     Args:
         dim: Width of a token.

@@ -22,15 +22,15 @@ from tabicl_linear.types import Float, Int, Tensor
 
 @dataclass(frozen=True)
 class DeltaProductRule(UpdateRule):
-    """S_t = S_{t-1} prod_j (I - b_tj k_tj k_tj^T) + what these write, j = 1 ... n, in order.
+    """S_t = S_{t-1} prod_j (I - b_tj k_tj k_tj^T) + the terms written, j = 1 ... n in order.
 
-    A token of n writes is n tokens of the delta rule, of which the last one is read. Its streams
-    hold the keys and values of all writes side by side in their channels, and their rates side by
-    side in their heads. The initial state is zero unless one is given.
+    A token with n writes is computed as n tokens of the delta rule, of which only the last reads.
+    In the streams, keys and values of all writes of a token are concatenated along the channels,
+    and their rates along the heads. The initial state is zero unless one is passed.
 
     Attributes:
-        num_writes: n.
-        rule: That computes them.
+        num_writes: Writes of a token, n.
+        rule: The delta rule that computes them.
     """
 
     erases: ClassVar[bool] = True
@@ -55,9 +55,9 @@ class DeltaProductRule(UpdateRule):
         return self.rule.read(q, state)
 
     def peek(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
-        """What a token reads after its own writes alone, from the last one to the state.
+        """What each token reads after only its own writes, computed from the last write back.
 
-        Each write turns S q into S (q - w k) + w v with w = b (k.q).
+        A write turns S q into S (q - w k) + w v with w = b (k.q).
         """
         with full_precision(x.q):
             q, k, v, beta = map(at_least_float32, (x.q, *self._writes(x)))
@@ -83,17 +83,17 @@ class DeltaProductRule(UpdateRule):
 
 
 class DeltaProduct(SequenceMixer):
-    """DeltaNet with n writes a token, S_{t-1} prod_j (I - beta_tj k_tj k_tj^T) (arXiv:2502.10297).
+    """DeltaNet with n writes per token, S_{t-1} prod_j (I - beta_tj k_tj k_tj^T) + ...
 
-    Each write has its own key, value and rate, made of the same token, so that a token can turn the
-    state about n directions. Otherwise as `DeltaNet`: silu, keys and queries of unit norm, queries
-    scaled by key_dim^-0.5, rates in (0, 1). The state starts at zero and is float32. Outputs pass a
-    norm per head. Not in the paper.
+    It is not in the paper (arXiv:2502.10297). Each write of a token has its own key, value and
+    rate, so that a token can change the state in n directions. Otherwise as in `DeltaNet`: silu,
+    keys and queries of unit norm, queries scaled by key_dim^-0.5, rates in (0, 1). The state starts
+    at zero and is float32. Outputs pass through a norm per head.
 
     Args:
         dim: Width of a token.
         num_heads: Heads; must divide `dim`.
-        num_writes: n.
+        num_writes: Writes of a token, n.
         decay_constant: c of the write-rate decay c / (t + c), t in tokens; None for no decay.
         norm_eps: Epsilon of the output norm.
     """
@@ -129,7 +129,7 @@ class DeltaProduct(SequenceMixer):
         *,
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
-        """Unit-norm queries and keys, values and rates, of all writes of a token side by side."""
+        """Unit-norm queries and keys, values and rates; keys, values and rates of all writes."""
         heads = self.num_heads, self.num_writes
         q = self.query(x).unflatten(-1, (self.num_heads, 1, self.head_dim))
         k, v = self.keys_values(x).unflatten(-1, (2, *heads, self.head_dim)).unbind(2)

@@ -18,8 +18,8 @@ class GatedDeltaNet(SequenceMixer):
     """S_t = alpha_t S_{t-1} (I - beta_t k_t k_t^T) + beta_t v_t k_t^T (section 2.2).
 
     One gate alpha_t = exp(-exp(A) softplus(w x_t + b)) per head. Queries, keys and values pass
-    through silu, queries and keys have unit norm. The state starts at zero and is float32.
-    Outputs pass a norm per head and a silu gate.
+    through silu, and queries and keys have unit norm. The state starts at zero and is float32.
+    Outputs pass through a norm per head and a silu gate.
 
     Args:
         dim: Width of a token.

@@ -19,8 +19,8 @@ class GatedLinearAttention(SequenceMixer):
     """S_t = S_{t-1} Diag(alpha_t) + v_t k_t^T, one gate per key channel (section 2.2).
 
     alpha_t = sigmoid(W2 W1 x_t + b)^(1 / 16) with a low-rank projection. Queries are scaled by
-    key_dim^-0.5; no feature map, but silu after the short convolution if there is one. The state
-    starts at zero and is float32. Outputs pass a norm per head and a silu gate.
+    key_dim^-0.5. There is no feature map, but silu after the short convolution if there is one. The
+    state starts at zero and is float32. Outputs pass through a norm per head and a silu gate.
 
     Args:
         dim: Width of a token.
@@ -29,8 +29,9 @@ class GatedLinearAttention(SequenceMixer):
         gate_rank: Rank of the gate's projection.
         conv_size: Window of the short convolution over projected tokens; None for none.
         mimetic: Start with gates that keep everything (mimetic initialisation, section 4.2).
-        mimetic_learns: Let gates that start this way learn to depend on tokens. The authors' gates
-            cannot: both factors of their projection start at zero, where neither has a gradient.
+        mimetic_learns: Whether gates that start this way can learn to depend on tokens. The
+            authors' cannot: both factors of their projection start at zero, so that neither has a
+            gradient.
         norm_eps: Epsilon of the output norm.
     """
 

@@ -23,18 +23,17 @@ class KimiDelta(SequenceMixer):
     """S_t = S_{t-1} Diag(alpha_t) (I - beta_t k_t k_t^T) + beta_t v_t k_t^T (arXiv:2510.26692).
 
     The gated delta rule with one gate per key channel, alpha_t = exp(-exp(A) softplus(W2 W1 x_t +
-    b)), A a number for each head. Queries, keys and values pass through silu; queries and keys have
-    unit norm, queries are scaled by key_dim^-0.5. The state starts at zero and is float32. Outputs
-    pass a norm per head and a gate sigmoid(W2 W1 x_t + b).
+    b)), where A is a number per head. It is not in the paper. Queries, keys and values pass through
+    silu. Queries and keys have unit norm, and queries are scaled by key_dim^-0.5. The state starts
+    at zero and is float32. Outputs pass through a norm per head and a gate sigmoid(W2 W1 x_t + b).
 
-    Gates start as those of Gated DeltaNet here (Mamba-2's): most channels forget little. Not in the
-    paper.
+    Gates are initialised as in our Gated DeltaNet (as in Mamba-2), so most channels forget little.
 
     Args:
         dim: Width of a token.
         num_heads: Heads; must divide `dim`.
         decay_constant: c of the write-rate decay c / (t + c), in tokens; None for no decay.
-        gate_rank: Rank of the projections of both gates; None takes the width of a head.
+        gate_rank: Rank of the projections of both gates; None for the width of a head.
         conv_size: Window of the short convolution over projected tokens; None for none.
         norm_eps: Epsilon of the output norm.
     """
@@ -60,7 +59,7 @@ class KimiDelta(SequenceMixer):
         self.features = DeltaFeatures()
         self.write_rate = WriteRate(dim, num_heads, decay_constant)
         self.forget = _low_rank(dim, rank)
-        # Rates of at least one: below, a channel could hardly forget.
+        # Rates start at one or more, as a channel with a smaller one could hardly forget.
         self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(0, math.log(16)))
         self.gate = _low_rank(dim, rank)
         self.norm = RMSNorm(self.head_dim, eps=norm_eps)

@@ -16,13 +16,13 @@ class LinearAttention(SequenceMixer):
     """S_t = S_{t-1} + v_t phi(k_t)^T, read as S phi(q), with phi = elu + 1 (Equation 2, Z = 1).
 
     Queries are scaled by key_dim^-0.5 after the feature map. The state starts at zero and is
-    float32. Outputs pass a norm per head, which replaces the normaliser Z.
+    float32. Outputs pass through a norm per head, which replaces the normaliser Z.
 
     Args:
         dim: Width of a token.
         num_heads: Heads; must divide `dim`.
-        normalise: Divide by Z_i = sum_j phi(q_i) phi(k_j) as in Equation 2, carried as one more
-            value channel of ones.
+        normalise: Divide by Z_i = sum_j phi(q_i) phi(k_j) as in Equation 2. Z is computed as the
+            read of an additional value channel of ones.
         norm_eps: Epsilon of the output norm.
     """
 

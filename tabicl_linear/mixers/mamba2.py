@@ -21,20 +21,20 @@ from tabicl_linear.types import Float, Int, Tensor
 class Mamba2(SequenceMixer):
     """S_t = exp(A dt_t) S_{t-1} + dt_t x_t B_t^T, read as S_t C_t + D x_t (appendix B.1).
 
-    The state-space dual form: x are the values, B the keys and C the queries, shared by all heads;
-    dt = softplus(w x + b) is the write rate and A < 0 one number per head. x, B and C pass a short
-    convolution, which is kept although other models have none, and silu. The output is gated by
-    silu(z) before its norm. A block has no feed-forward layer.
+    The state-space dual form: x are the values, B the keys and C the queries, where B and C are
+    shared by all heads; dt = softplus(w x + b) is the write rate, and A < 0 one number per head. x,
+    B and C pass through a short convolution, which most other models do not have, and silu. The
+    output is gated by silu(z) before its norm. A block has no feed-forward layer.
 
     Args:
         dim: Width of a token.
-        num_heads: Not used (the architecture passes it): heads follow from the widths below.
+        num_heads: Ignored; the architecture passes it, but heads follow from the widths below.
         state_dim: Width of B and C.
         head_dim: Width of a head of x.
         expand: Width of all heads relative to `dim`.
         conv_size: Window of the short convolution.
-        num_layers: The initial output projection is scaled by 1 / sqrt(num_layers); the depth of
-            the model if left out.
+        num_layers: The initial output projection is scaled by 1 / sqrt(num_layers); if None, by
+            the depth of the model.
         norm_eps: Epsilon of the output norm.
     """
 
@@ -101,6 +101,6 @@ class Mamba2(SequenceMixer):
     def output(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
-        """Skip D x, gate, norm over all channels, output projection."""
+        """Add the skip connection D x; gate, norm over all channels, output projection."""
         y = (heads + self.skip[:, None].to(heads.dtype) * streams.v).flatten(-2)
         return self.out(self.norm(y * F.silu(self.gate(x))))

@@ -17,13 +17,13 @@ from tabicl_linear.types import Float, Int, Tensor
 class Ridge(SequenceMixer):
     """S = argmin sum_i |v_i - S phi(k_i)|^2 + n lambda |S|^2, read as S phi(q) (appendix B.5).
 
-    The closed-form solution of the problem that recurrent states approach token by token
+    This is the closed-form solution of the problem that recurrent states approach token by token
     (Equation 3), with phi = elu + 1 as in linear attention. It needs the final-state readout.
 
     Args:
         dim: Width of a token.
         num_heads: Heads; must divide `dim`.
-        penalty: scaled (n lambda), plain (lambda) or none (least squares).
+        penalty: `scaled` (n lambda), `plain` (lambda) or `none` (least squares).
         regulariser: lambda. The paper does not state its value.
         norm_eps: Epsilon of the output norm.
     """

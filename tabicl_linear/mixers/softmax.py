@@ -13,8 +13,9 @@ from tabicl_linear.types import Float, Int, Tensor
 class Softmax(SequenceMixer):
     """o = sum_j softmax_j(q k_j / sqrt(key_dim)) v_j: the paper's quadratic reference.
 
-    Its state is the cache of keys and values and grows with the context. Initialised like the
-    authors' layer: Xavier-like uniform queries, keys and values, and a zero output projection.
+    Its state is the cache of keys and values, which grows with the context. It is initialised like
+    the authors' layer: uniform (Xavier-like) projections of queries, keys and values, and a zero
+    output projection.
 
     Args:
         dim: Width of a token.
@@ -47,5 +48,5 @@ class Softmax(SequenceMixer):
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
         """The output projection."""
-        # Averages of values fit the dtype of the values, which is also that of a 16-bit model.
+        # Reads are averages of values, so they can be rounded to their dtype: the model's.
         return self.out(heads.to(streams.v.dtype).flatten(-2))

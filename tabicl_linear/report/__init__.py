@@ -1,1 +1,1 @@
-"""Statistics and tables of what `tabicl-linear evaluate` measured: letters, figures, one page."""
+"""The report on results of `tabicl-linear evaluate`: statistics, tables, figures and one page."""

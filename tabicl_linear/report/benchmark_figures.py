@@ -21,18 +21,19 @@ from tabicl_linear.report.metric_order import Metric
 BANDWIDTH = 0.1
 """Width of the Gaussian kernel that smooths ranks, in decades of rows (figure 6 of the paper)."""
 REACH = 3
-"""Bandwidths to the nearest table beyond which no smoothed rank is drawn."""
+"""No smoothed rank is drawn farther than this many bandwidths from the nearest table."""
 
-# Okabe and Ito's colours, grey for their yellow: told apart by the colour-blind, readable on white.
+# Okabe and Ito's colours, which colour-blind people can tell apart, with grey instead of yellow,
+# which is hard to read on white.
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7"),
     *("#E69F00", "#56B4E9", "#000000", "#8C8C8C"),
 )
 LINES = ("-", "--", ":", "-.")
 PANELS, LETTERS = 6, 22
-"""At most, of one row of a figure of differences, and of one line above a panel."""
+"""Most panels in a row of a figure of differences, and most letters in a line of their titles."""
 Styles = dict[str, dict[str, Any]]
-"""Colour and line by model."""
+"""Colour and line style of each model, by name."""
 BETTER, WORSE = "#0072B2", "#D55E00"
 
 
@@ -48,7 +49,7 @@ def styles(models: Sequence[str]) -> Styles:
 
 
 def critical_difference(comparison: Comparison, look: Styles) -> str:
-    """Mean ranks on a line; a bar joins models of which no two differ significantly."""
+    """A critical-difference diagram: mean ranks on a line; bars join models without differences."""
     count = len(comparison.ranks)
     with _plain_text():
         figure = Figure(figsize=(8, 1.3 + 0.3 * count), layout="constrained")
@@ -80,14 +81,15 @@ def smoothed_ranks(rows: np.ndarray, ranks: np.ndarray, at: np.ndarray) -> np.nd
         every table, where there is nothing to average.
     """
     distances = (np.log10(at)[:, None] - np.log10(rows)) / BANDWIDTH
-    # Softmax, since far from all tables every weight underflows.
+    # The kernel weights are a softmax of logarithms: computed directly, they would all underflow
+    # far from every table.
     smoothed = softmax(-(distances**2) / 2, axis=1) @ ranks
     smoothed[np.abs(distances).min(axis=1) > REACH] = np.nan
     return smoothed
 
 
 def rank_by_rows(rows: pd.Series, ranks: pd.DataFrame, look: Styles) -> str:
-    """Smoothed rank of each model against the rows of a table; ticks at the bottom are tables."""
+    """Smoothed rank of each model against rows; ticks at the bottom mark the tables."""
     at = np.geomspace(rows.min(), rows.max(), 400)
     curves = smoothed_ranks(rows.to_numpy(float), ranks.to_numpy(), at)
     with _plain_text():
@@ -117,10 +119,11 @@ def rank_by_rows(rows: pd.Series, ranks: pd.DataFrame, look: Styles) -> str:
 
 
 def differences(scores: pd.DataFrame, reference: str, metric: Metric) -> str:
-    """Each model minus the reference, table by table, a panel for each model.
+    """Each model minus the reference, table by table, with a panel for each model.
 
-    Tables stand in the order of the mean difference, the reference's best at the top. A bar that is
-    far longer than the others is cut and has its length on it, so that the others can be seen.
+    Tables are in the order of their mean difference, with those that suit the reference best at the
+    top. A bar that is far longer than the others is cut and labelled with its length, so that the
+    others stay visible.
     """
     others = [model for model in scores if model != reference]
     gaps = scores[others].sub(scores[reference], axis="index")
@@ -143,14 +146,14 @@ def differences(scores: pd.DataFrame, reference: str, metric: Metric) -> str:
 
 
 def _reach(gaps: np.ndarray) -> float:
-    """Length of the longest bar that is drawn whole."""
+    """The length beyond which bars are cut."""
     sizes = np.abs(gaps)
     most = 1.5 * float(np.quantile(sizes, 0.95))
     return most if sizes.max() > 2 * most > 0 else float(sizes.max())
 
 
 def _gains(axes: Axes, gaps: pd.Series, better: pd.Series, reach: float) -> None:
-    """A bar for each table, and how often the model is better and worse."""
+    """Draw a bar for each table, and how often the model is better and worse as the title."""
     lengths = gaps.clip(-reach, reach)
     axes.barh(gaps.index, lengths, color=np.where(better > 0, BETTER, WORSE), height=0.7)
     for table, gap in gaps[gaps.abs() > reach].items():
@@ -182,7 +185,7 @@ def _bare(axes: Axes) -> None:
 
 
 def _plain_text() -> AbstractContextManager[None]:
-    """Dollars in names are no formulas, and the same figure is the same file."""
+    """Settings under which dollar signs in names are plain text, and equal figures equal files."""
     return mpl.rc_context({"text.parse_math": False, "svg.hashsalt": "report"})
 
 

@@ -1,7 +1,7 @@
 """Pairwise comparison of models over tables, as in appendix C of the paper.
 
-Wilcoxon signed-rank tests on the means of tables over folds, Holm's correction over all pairs of
-one benchmark and metric, and letters: models that share one are not significantly different.
+Wilcoxon signed-rank tests on each table's mean over folds, with Holm's correction over all pairs of
+one benchmark and metric. Models that share a letter do not differ significantly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ from tabicl_linear.errors import DataError
 
 ALPHA = 0.05
 DECIMALS = 12
-"""Scores of tables are rounded to so many: what is equal but for the order of a sum is a tie."""
+"""Decimals to which scores are rounded, so that scores that differ only by rounding are ties."""
 MOST_SIGNS = 13
-"""Up to so many differences all choices of their signs are enumerated, with ties and zeros too."""
+"""With ties or zeros, the test enumerates all choices of signs for up to this many differences."""
 
 
 class Pair(NamedTuple):
@@ -27,14 +27,15 @@ class Pair(NamedTuple):
 
     Attributes:
         first: The model with the better mean.
-        second: The other.
+        second: The other model.
         difference: Mean over tables of the first minus the second.
-        half_width: Of its 95 % interval (Student's t over tables); NaN for a single table.
-        wins: Tables on which the first is better.
-        ties: Tables on which they are equal.
-        losses: Tables on which it is worse.
-        p: Two-sided, of the Wilcoxon signed-rank test.
-        adjusted: The same after Holm's correction.
+        half_width: Half the width of its 95 % interval (Student's t over tables); NaN for a single
+            table.
+        wins: Number of tables on which the first is better.
+        ties: Number of tables on which both are equal.
+        losses: Number of tables on which the first is worse.
+        p: Two-sided p of the Wilcoxon signed-rank test.
+        adjusted: p after Holm's correction.
     """
 
     first: str
@@ -58,11 +59,12 @@ class Comparison(NamedTuple):
 
     Attributes:
         scores: A row for each table, a column for each model, best mean first.
-        means: Of the columns.
-        ranks: Mean over tables of each model's rank; 1 is best, ties share the mean of theirs.
-        pairs: All, best first; none for a single model or no table.
-        letters: Groups of models without significant differences, a letter for each group.
-        friedman: p that all models are alike (Friedman's test); NaN for fewer than three.
+        means: Means of the columns.
+        ranks: Mean over tables of each model's rank; 1 is best, ties share their mean rank.
+        pairs: All pairs, best models first; empty for a single model or without tables.
+        letters: The letters of each model's groups; models of a group do not differ significantly.
+        friedman: p of Friedman's test that all models are alike; NaN for fewer than three models
+            or two tables.
     """
 
     scores: pd.DataFrame
@@ -73,7 +75,7 @@ class Comparison(NamedTuple):
     friedman: float
 
     def adjusted(self) -> pd.DataFrame:
-        """Adjusted p of each pair, a symmetric square; 1 on the diagonal."""
+        """Adjusted p of each pair, as a symmetric square with 1 on the diagonal."""
         names = list(self.scores.columns)
         square = pd.DataFrame(1.0, index=names, columns=names)
         for pair in self.pairs:
@@ -86,7 +88,7 @@ def compare(scores: pd.DataFrame, *, higher_is_better: bool) -> Comparison:
     """Compare the columns of a score, paired by rows.
 
     Args:
-        scores: Float, a row for each table and a column for each model, nothing missing.
+        scores: Float scores without gaps, a row for each table and a column for each model.
         higher_is_better: False for a loss.
     """
     scores = scores.round(DECIMALS)
@@ -104,10 +106,10 @@ def compare(scores: pd.DataFrame, *, higher_is_better: bool) -> Comparison:
 
 
 def wilcoxon(differences: np.ndarray) -> float:
-    """Two-sided p of the signed-rank test; zeros by Pratt's method, 1 where all are zero.
+    """Two-sided p of the signed-rank test, with zeros by Pratt's method; 1 if all are zero.
 
-    Exact up to 50 differences without ties and zeros, and up to `MOST_SIGNS` with them; else by the
-    normal approximation: SciPy's choice, and so that of the paper's code.
+    Exact for up to 50 differences without ties and zeros, and for up to `MOST_SIGNS` with them;
+    otherwise by the normal approximation. This is SciPy's choice, and so that of the paper's code.
     """
     if not differences.any():
         return 1.0
@@ -118,7 +120,8 @@ def wilcoxon(differences: np.ndarray) -> float:
     places = stats.rankdata(sizes)
 
     def positive(signed: np.ndarray, axis: int) -> np.ndarray:
-        # `stats.wilcoxon` ranks the same sizes anew for all signs: half a second for ten tables.
+        # `stats.wilcoxon` would rank the same sizes again for all signs, which takes half a second
+        # for ten tables.
         return np.where(signed > 0, places, 0.0).sum(axis)
 
     test = stats.permutation_test(
@@ -128,9 +131,9 @@ def wilcoxon(differences: np.ndarray) -> float:
 
 
 def holm(p: Sequence[float]) -> np.ndarray:
-    """Adjusted p by Holm's step-down method, in the order given.
+    """p adjusted by Holm's step-down method, in the order of the argument.
 
-    Not by `statsmodels`, which collects the garbage of the whole process at every call.
+    `statsmodels` has it too, but runs garbage collection of the whole process at every call.
     """
     raw = np.asarray(p, dtype=float)
     order = np.argsort(raw)
@@ -140,10 +143,10 @@ def holm(p: Sequence[float]) -> np.ndarray:
 
 
 def letters(models: Sequence[str], different: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Letters of groups; the first model has an a.
+    """The letters of each model's groups; the first model has an a.
 
-    Two models share a letter exactly if they are not in `different`, and no group could take in
-    another model.
+    Two models share a letter exactly if they are not in `different`. Groups are maximal: none could
+    include another model.
 
     Raises:
         DataError: There are more groups than letters.
@@ -164,7 +167,7 @@ def letters(models: Sequence[str], different: Sequence[tuple[str, str]]) -> dict
 
 
 def ranks(scores: pd.DataFrame, *, higher_is_better: bool) -> pd.DataFrame:
-    """Rank of each model on each table; 1 is best, ties share the mean of theirs."""
+    """Rank of each model on each table; 1 is best, ties share their mean rank."""
     return scores.round(DECIMALS).rank(axis="columns", ascending=not higher_is_better)
 
 

@@ -1,4 +1,4 @@
-"""Who has scores where: means of tables, the tables in common, and what is missing and why."""
+"""Which models have scores on which tables: means, common tables, and what is missing and why."""
 
 from typing import NamedTuple
 
@@ -9,16 +9,16 @@ from tabicl_linear.report.results import Results
 
 
 class Coverage(NamedTuple):
-    """One benchmark: what there is of it.
+    """The results on one benchmark.
 
     Attributes:
-        benchmark: Its name.
+        benchmark: Name of the benchmark.
         means: For each metric, means over folds: a row for each table of the benchmark, a column
             for each model; NaN where a fold is missing.
-        seconds: The same for seconds to fit and predict a fold, and for parts of them by their
-            titles; NaN where a time was not recorded.
-        models: That have at least one table, in the order of the results.
-        common: Tables that all of those models have, in every metric.
+        seconds: The same for the seconds to fit and predict a fold, and for the parts of this time,
+            by title; NaN where a time was not recorded.
+        models: Models with at least one complete table, in the order of the results.
+        common: Tables on which all of these models have every metric.
         missing: (model, dataset, folds, reason) of the tables that a model lacks.
         datasets: Sizes of all tables, by name.
     """
@@ -33,22 +33,22 @@ class Coverage(NamedTuple):
 
     @property
     def num_datasets(self) -> int:
-        """Tables of the benchmark, with scores or without."""
+        """Number of tables of the benchmark, with or without scores."""
         return len(self.datasets)
 
     def shared(self, metric: str) -> pd.DataFrame:
-        """Scores of all models on the tables in common."""
+        """Scores of all models on the common tables."""
         return self.means[metric].loc[list(self.common), list(self.models)]
 
     def counts(self) -> dict[str, int]:
-        """Complete tables of every model, those without any included."""
+        """Number of complete tables of every model; also of models without any."""
         lacking = self.missing.groupby("model")["dataset"].nunique()
         everyone = dict.fromkeys([*self.models, *self.missing["model"]])
         return {model: self.num_datasets - int(lacking.get(model, 0)) for model in everyone}
 
 
 def coverage(results: Results, benchmark: str) -> Coverage:
-    """What the results have of a benchmark; a table counts if all its folds have all metrics."""
+    """The results on a benchmark. A table is complete if all its folds have all metrics."""
     datasets, values, times, failures = (
         rows[rows["benchmark"] == benchmark]
         for rows in (results.datasets, results.values, results.times, results.failures)
@@ -69,7 +69,7 @@ def coverage(results: Results, benchmark: str) -> Coverage:
     scored = [model for model in models if whole[model].any()]
 
     def means(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-        """Over folds."""
+        """Means over folds."""
         averages = rows.pivot_table(index="dataset", columns="model", values=column, aggfunc="mean")
         return averages.reindex(index=datasets.index, columns=models)
 
@@ -89,7 +89,7 @@ def coverage(results: Results, benchmark: str) -> Coverage:
 
 
 def _whole(values: pd.DataFrame, folds: int, metrics: int) -> pd.DataFrame:
-    """Which (dataset, model) have every fold in every metric."""
+    """Whether each (dataset, model) has every fold in every metric."""
     counts = values.groupby(["dataset", "model"]).size().unstack(fill_value=0)
     return counts == folds * metrics
 
@@ -97,7 +97,7 @@ def _whole(values: pd.DataFrame, folds: int, metrics: int) -> pd.DataFrame:
 def _lack(
     values: pd.DataFrame, failures: pd.DataFrame, model: str, dataset: str, folds: int
 ) -> dict[str, str]:
-    """Folds there are, and the reasons for the others."""
+    """How many folds have scores, and why the others do not."""
     mine = values[(values["model"] == model) & (values["dataset"] == dataset)]
     failed = failures[(failures["model"] == model) & (failures["dataset"] == dataset)]
     reasons = list(dict.fromkeys(reason or "no reason given" for reason in failed["error"]))

@@ -1,4 +1,4 @@
-"""Puts a report together: all its files as texts, before one of them is written."""
+"""Assembles a report: makes the text of all its files before any of them is written."""
 
 import base64
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ class Drawing(NamedTuple):
     """A figure.
 
     Attributes:
-        name: Of its file, without suffix.
+        name: Name of its file, without suffix.
         caption: What it shows.
-        svg: The file.
+        svg: Content of the file.
     """
 
     name: str
@@ -38,10 +38,10 @@ class Section(NamedTuple):
     """A metric of a benchmark: figures, and the scores of every table.
 
     Attributes:
-        title: Of the metric.
+        title: Title of the metric.
         drawings: All figures that the scores allow.
-        name: Of the table's files.
-        table: Scores of all tables.
+        name: Name of the table's files, without suffix.
+        table: Scores on all tables of the benchmark.
     """
 
     title: str
@@ -54,9 +54,9 @@ class Chapter(NamedTuple):
     """A benchmark.
 
     Attributes:
-        one: Its scores.
-        tables: About all metrics, by the names of their files.
-        sections: One for each metric.
+        one: The benchmark's scores.
+        tables: Tables about all metrics, by the names of their files.
+        sections: One section for each metric.
     """
 
     one: Scored
@@ -65,13 +65,13 @@ class Chapter(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What both forms of the report say.
+    """The content of the report, in Markdown as in HTML.
 
     Attributes:
         header: Title, command, version, notes, and the protocol of each benchmark.
         means: Means of all benchmarks.
         chapters: The benchmarks.
-        paper: Tables beside the paper's numbers.
+        paper: The paper's tables, with our numbers beside the paper's, by the names of their files.
         missing: What was not scored, and why.
     """
 
@@ -83,15 +83,15 @@ class Content(NamedTuple):
 
 
 def document(results: Results, *, reference: str | None, command: str) -> dict[str, str]:
-    """All files of a report: texts by path, `report.html` with everything in it.
+    """All files of a report, as texts by path; `report.html` contains everything.
 
     Args:
-        results: What was read.
-        reference: The model from which differences are taken; None for the first of the results.
+        results: The results to report on.
+        reference: The model to which differences are relative; None for the first of the results.
         command: The command line, to be printed.
 
     Raises:
-        DataError: There is no such reference.
+        DataError: The reference is not one of the models.
     """
     if reference is not None and reference not in results.models:
         raise DataError(
@@ -140,7 +140,7 @@ def _figures(content: Content) -> dict[str, str]:
 
 
 def notes(benchmarks: Sequence[Scored], reference: str | None) -> list[str]:
-    """What a reader must know before the numbers."""
+    """Caveats that a reader must know before the numbers."""
     return [note for one in benchmarks for note in _notes(one, reference)]
 
 
@@ -167,7 +167,7 @@ def _notes(one: Scored, reference: str | None) -> list[str]:
         notes.append(f"{name}: {reference} was not scored; differences are from {about.models[0]}.")
     if models == 1:
         return [*notes, f"{name}: there is one model, so nothing is compared."]
-    # Two-sided, all differences of one sign and none zero.
+    # The smallest adjusted p: two-sided, with all differences of one sign and none zero.
     smallest = 2.0 ** (1 - count) * models * (models - 1) / 2
     if smallest > ALPHA:
         notes.append(
@@ -203,7 +203,7 @@ def _chapter(one: Scored, reference: str | None, look: benchmark_figures.Styles)
 def drawings(
     one: Scored, metric: str, against: str, look: benchmark_figures.Styles
 ) -> list[Drawing]:
-    """The figures of a metric; none for a single model, no curve where all tables have one size."""
+    """The figures of a metric; none for one model, no rank curve if all tables have one size."""
     comparison, about = one.comparisons[metric], METRICS[metric]
     if len(comparison.scores.columns) < 2:
         return []

@@ -1,4 +1,4 @@
-"""A table of cells, and the same table as markdown, LaTeX, CSV and HTML."""
+"""A table of cells, and functions that write it as Markdown, LaTeX, CSV and HTML."""
 
 import csv
 import html
@@ -16,7 +16,7 @@ _LATEX = {
     **{"<": "$<$", ">": "$>$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"},
     **{"±": r"$\pm$", "\N{EN DASH}": "--"},
 }
-# An underscore inside a word means nothing.
+# Underscores inside of words are not escaped, as they have no meaning in Markdown.
 _MARKDOWN = re.compile(r"[\\|<*`]|\b_|_\b")
 
 
@@ -24,10 +24,10 @@ class Cell(NamedTuple):
     """A cell.
 
     Attributes:
-        text: As people read it.
-        value: As programs read it: the number, not rounded; None where the text says it all.
+        text: The text for people, with rounded numbers.
+        value: The number before rounding, for CSV; None to use the text.
         mark: Bold for the best of a column, underlined for the second best.
-        letters: Of its groups, raised.
+        letters: Letters of the model's groups, shown as a superscript.
     """
 
     text: str
@@ -37,7 +37,7 @@ class Cell(NamedTuple):
 
 
 DASH = Cell("\N{EN DASH}")
-"""Where there is nothing."""
+"""The cell for a value that does not exist."""
 
 
 class Table(NamedTuple):
@@ -46,9 +46,10 @@ class Table(NamedTuple):
     Attributes:
         caption: What it shows.
         header: Headings of the columns.
-        blocks: Rows of cells, with a rule between two blocks.
-        spans: Headings above the headings, each with the number of its columns; may be none.
-        text_columns: Columns of words, at the left; the others are numbers.
+        blocks: Blocks of rows of cells; a rule separates two blocks.
+        spans: A second row of headings above the first, each with the number of columns that it
+            spans; may be empty.
+        text_columns: Number of columns of text, at the left; the others hold numbers.
     """
 
     caption: str
@@ -62,7 +63,7 @@ class Table(NamedTuple):
         return list(chain.from_iterable(self.blocks))
 
     def headings(self) -> list[str]:
-        """A heading of each column that says all: that above it and its own."""
+        """The full heading of each column: that above it and its own."""
         above = [title for title, width in self.spans for _ in range(width)] or [""] * len(
             self.header
         )
@@ -70,27 +71,27 @@ class Table(NamedTuple):
 
 
 def number(value: float, digits: int = 4, mark: Mark = "", letters: str = "") -> Cell:
-    """A number of so many decimals; a dash for NaN."""
+    """A cell with a number, rounded to `digits` decimals; a dash for NaN."""
     if value != value:
         return DASH
     return Cell(f"{value:z.{digits}f}", float(value), mark, letters)
 
 
 def signed(value: float, digits: int = 4) -> str:
-    """A number of so many decimals with its sign; what is rounded to zero has none."""
+    """A number with its sign, rounded to `digits` decimals; zero has no sign."""
     text = f"{value:+z.{digits}f}"
     return text if float(text) else text.removeprefix("+")
 
 
 def p_value(p: float) -> Cell:
-    """As the paper prints adjusted p: two decimals without a leading zero, bold if significant."""
+    """A cell with an adjusted p as the paper prints it: as .03 or <.01, bold if significant."""
     below = next((f"<{bound}" for bound in (".001", ".01") if p < float(bound)), None)
     text = below or f"{p:.2f}".removeprefix("0")
     return Cell(text, p, "bold" if p <= 0.05 else "")
 
 
 def markdown(table: Table) -> str:
-    """A table of GitHub's markdown, with its caption above."""
+    """The table in GitHub's Markdown, with its caption above."""
 
     def cell(x: Cell) -> str:
         text = _MARKDOWN.sub(r"\\\g<0>", _one_line(x.text))
@@ -108,7 +109,7 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A `table` of LaTeX for the packages booktabs and caption."""
+    """The table as a LaTeX `table`, which needs the package booktabs."""
 
     def cell(x: Cell) -> str:
         text = _latex(x.text)
@@ -143,7 +144,7 @@ def latex(table: Table) -> str:
 
 
 def comma_separated(table: Table) -> str:
-    """The same columns with numbers that are not rounded, and letters in columns of their own."""
+    """The table as CSV, with numbers before rounding, and letters in columns of their own."""
     headings = table.headings()
     lettered = [any(row[i].letters for row in table.rows()) for i in range(len(headings))]
 
@@ -163,7 +164,7 @@ def comma_separated(table: Table) -> str:
 
 
 def hypertext(table: Table) -> str:
-    """A `<table>` of HTML; everything in it is escaped."""
+    """The table as an HTML `<table>`; all text is escaped."""
 
     def cell(x: Cell, i: int) -> str:
         text = html.escape(x.text)
@@ -193,7 +194,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {
     "tex": latex,
     "csv": comma_separated,
 }
-"""What writes a table in each format, by the suffix of its files."""
+"""The function that writes a table in each format, by file suffix."""
 
 
 def _one_line(text: str) -> str:

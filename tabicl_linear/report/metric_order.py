@@ -1,4 +1,4 @@
-"""The metrics of results: how they are written, and which way is better."""
+"""The metrics of results: their titles, their order, and which way is better."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ class Metric(NamedTuple):
     """A metric of `results.csv`.
 
     Attributes:
-        title: As the paper's tables head their columns.
+        title: Column heading as in the paper's tables.
         higher_is_better: False for losses.
     """
 
@@ -16,7 +16,7 @@ class Metric(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """Title, and an arrow that says which way is better."""
+        """Title with an arrow in the better direction."""
         return f"{self.title} {'↑' if self.higher_is_better else '↓'}"
 
 
@@ -26,7 +26,7 @@ METRICS = {
     "log_loss": Metric("log-loss", False),
     "ece": Metric("ECE", False),
 }
-"""All metrics, in the order in which tables show them; the paper has the first two."""
+"""All metrics in the order of the tables; the paper has the first two."""
 
 TIMES = {
     "fit_seconds": "fit",
@@ -34,4 +34,4 @@ TIMES = {
     "fit_cpu_seconds": "fit, CPU",
     "predict_cpu_seconds": "predict, CPU",
 }
-"""Times of a fold in the column of metrics, in seconds; shown beside the scores, never compared."""
+"""Titles of times, in seconds per fold, which `results.csv` lists as metrics; never compared."""

@@ -1,7 +1,7 @@
-"""The paper's tables with what was measured here beside what is printed there.
+"""The paper's tables, with scores measured here beside the printed ones.
 
-Significance is corrected within each table, as in the paper, so that one pair of models can have
-another decision in another table.
+As in the paper, p values are corrected within each table, so that a pair of models can differ
+significantly in one table and not in another.
 """
 
 from collections.abc import Sequence
@@ -24,21 +24,22 @@ from tabicl_linear.report.report_tables import (
 )
 
 FAMILIES = ("gla", "deltanet", "gated_deltanet", "mamba2")
-"""Families of Table 1, each named as its run with combined labels and a single target."""
+"""Model families of Table 1, each named like its run with combined labels and a single target."""
 
 COMPARED = 2
-"""Models of a table that must have been scored here for a table of its own."""
+"""Least number of a table's models that must have been scored here for the table to be made."""
 
 NOT_PRINTED = Mean(float("nan"), "")
 
 
 class Ours(NamedTuple):
-    """Scores here on a benchmark of the paper, under its names of models.
+    """Scores measured here on a benchmark of the paper.
 
     Attributes:
-        benchmark: The paper's.
-        title: With the number of tables.
-        scores: For each of the paper's metrics a frame of tables by runs, nothing missing.
+        benchmark: The benchmark of the paper.
+        title: Its title, with the number of tables.
+        scores: For each of the paper's metrics, a frame with a row for each table and a column for
+            each run, without gaps.
     """
 
     benchmark: Benchmark
@@ -49,7 +50,8 @@ class Ours(NamedTuple):
 def paper_tables(benchmarks: Sequence[Scored]) -> dict[str, Table]:
     """Tables 1, 2, 3, 8 and 9 by the names of their files.
 
-    Table 2 comes with all models of the benchmark, the others if two of their models were scored.
+    Table 2 is always made and has all models of the benchmark; the others are made if at least two
+    of their models were scored.
     """
     ours = [
         Ours(about, one.title, {m: one.coverage.shared(m) for m in PRINTED})
@@ -74,7 +76,7 @@ def paper_tables(benchmarks: Sequence[Scored]) -> dict[str, Table]:
 
 
 def _setups(one: Ours) -> Ours:
-    """Means over the families that have all four training setups, as scores of the setups."""
+    """The scores of training setups: means over the families that have all four setups."""
     setups = [model.run for model in published.tables()[1]]
     runs = {
         family: {x: family if x == "comb_st" else f"{family}_{x}" for x in setups}
@@ -92,7 +94,7 @@ def _setups(one: Ours) -> Ours:
 
 
 def _compared(one: Ours, models: Sequence[PublishedModel]) -> list[str]:
-    """Controlled models of a table that were scored here."""
+    """The controlled models of a table (those the paper trains) that were scored here."""
     here = one.scores[PRINTED[0]].columns
     return [model.run for model in models if model.controlled and model.run in here]
 
@@ -106,7 +108,7 @@ def _comparisons(one: Ours, models: Sequence[PublishedModel]) -> list[Comparison
 
 
 def _side_by_side(table: int, models: Sequence[PublishedModel], ours: Sequence[Ours]) -> Table:
-    """Tables 1 to 3: for each benchmark and metric what is printed, and what was measured."""
+    """Tables 1 to 3: for each benchmark and metric, the printed and the measured means."""
     others = _others(table, models, ours)
     models = [*models, *others]
     header, spans, columns = ["Model"], [("", 1)], [[Cell(model.name) for model in models]]
@@ -131,7 +133,7 @@ def _side_by_side(table: int, models: Sequence[PublishedModel], ours: Sequence[O
 def _others(
     table: int, models: Sequence[PublishedModel], ours: Sequence[Ours]
 ) -> list[PublishedModel]:
-    """Models that the paper does not have, for a last block of Table 2."""
+    """Models that are not in the paper, for the last block of Table 2."""
     runs = {model.run for model in models}
     names = [name for one in ours for name in one.scores[PRINTED[0]] if name not in runs]
     return [
@@ -141,7 +143,7 @@ def _others(
 
 
 def _pairwise(table: int, models: Sequence[PublishedModel], ours: Sequence[Ours]) -> Table:
-    """Tables 8 and 9: means of both, and adjusted p of what was measured here."""
+    """Tables 8 and 9: printed and measured means, and adjusted p of the measured scores."""
     (one,) = ours
     names = _compared(one, models)
     above, below = _comparisons(one, models)
@@ -150,7 +152,7 @@ def _pairwise(table: int, models: Sequence[PublishedModel], ours: Sequence[Ours]
     rows = []
     for i, model in enumerate(models):
         cells = squares.get(model.run, [DASH] * (2 + len(names)))
-        # Numbers of the columns are those of the paper's rows, also where some were not scored.
+        # Columns have the numbers of the paper's rows, even if some models were not scored.
         means = [printed[0][i], cells[0], printed[1][i], cells[1]]
         rows.append([Cell(str(i + 1)), Cell(model.name), *means, *cells[2:]])
     numbers = [str(i + 1) for i, model in enumerate(models) if model.run in names]
@@ -183,7 +185,7 @@ def _printed_column(
 def _measured_column(
     models: Sequence[PublishedModel], one: Ours, metric: str, comparison: Comparison
 ) -> list[Cell]:
-    """Controlled models with marks and letters, baselines with their mean alone."""
+    """Measured means: with marks and letters for controlled models, without for baselines."""
     compared = mean_column(comparison, [model.run for model in models], metric)
     means = one.scores[metric].mean()
     return [

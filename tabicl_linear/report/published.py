@@ -1,4 +1,4 @@
-"""The paper's tables of means: what its authors printed, to stand beside what was measured here."""
+"""The means that the paper's tables print, for comparison with those measured here."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -14,9 +14,9 @@ class Benchmark(NamedTuple):
     """A benchmark of the paper.
 
     Attributes:
-        key: In `published.csv`, and in what `evaluate` writes.
-        title: As the paper writes it.
-        num_datasets: Over which its means are.
+        key: Name in `published.csv` and in the results of `evaluate`.
+        title: Name as the paper writes it.
+        num_datasets: Number of tables that the paper's means are over.
     """
 
     key: str
@@ -41,8 +41,8 @@ class Mean(NamedTuple):
     """A printed mean.
 
     Attributes:
-        value: To four decimals.
-        letters: Of the bars beside it.
+        value: The mean, to four decimals.
+        letters: The letters printed with it: models that share one do not differ significantly.
     """
 
     value: float
@@ -53,11 +53,11 @@ class PublishedModel(NamedTuple):
     """A row of one of the paper's tables.
 
     Attributes:
-        run: Name of the model here; in Table 1 that of the strategy.
-        name: As the paper prints it.
-        controlled: False for the released baselines of Table 2.
-        length: Of the sequence, relative to that of combined labels (Table 1).
-        means: By (benchmark, metric).
+        run: Name of the model in this project; in Table 1, that of the strategy.
+        name: Name as the paper prints it.
+        controlled: Whether the paper trains it; False for the released baselines of Table 2.
+        length: Length of the sequence, relative to that with combined labels (Table 1).
+        means: Printed means by (benchmark, metric).
     """
 
     run: str
@@ -88,7 +88,7 @@ def tables() -> dict[int, tuple[PublishedModel, ...]]:
 
 
 def published_mean(run: str, benchmark: str, metric: str) -> Mean | None:
-    """What the paper prints for a model, in any of its tables but the first."""
+    """The mean that the paper prints for a model in any table but the first; None if nowhere."""
     for number in (2, 3, 8, 9):
         for model in tables()[number]:
             if model.run == run and (benchmark, metric) in model.means:

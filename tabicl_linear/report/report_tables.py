@@ -1,4 +1,4 @@
-"""The tables of a report about the models that were scored."""
+"""The tables of a report about the scored models."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class Scored(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Name of the benchmark as the paper writes it, and the tables that its means are over."""
+        """Name of the benchmark as the paper writes it, with the number of common tables."""
         about = BENCHMARKS.get(self.coverage.benchmark)
         name = about.title if about else self.coverage.benchmark
         total = max(self.coverage.num_datasets, about.num_datasets if about else 0)
@@ -37,7 +37,7 @@ class Scored(NamedTuple):
 
 
 def scored(coverage: Coverage) -> Scored:
-    """Compare all models on the tables that all have."""
+    """Compare all models on their common tables, in every metric."""
     return Scored(
         coverage,
         {
@@ -49,7 +49,7 @@ def scored(coverage: Coverage) -> Scored:
 
 
 def marks(values: Sequence[float], *, higher_is_better: bool) -> list[Mark]:
-    """Bold for the best number of a column, underlined for the second; equal ones share a mark."""
+    """Marks of a column: bold for the best number, underlined for the second; ties share a mark."""
     places = pd.Series(values, dtype=float).rank(method="min", ascending=not higher_is_better)
     if places.notna().sum() < 2:
         return [""] * len(places)
@@ -57,7 +57,7 @@ def marks(values: Sequence[float], *, higher_is_better: bool) -> list[Mark]:
 
 
 def means_table(benchmarks: Sequence[Scored]) -> Table:
-    """Means of all models on all benchmarks, as in Tables 2 and 3, the paper's beside them."""
+    """Means of all models on all benchmarks, as in Tables 2 and 3, beside those of the paper."""
     models = _models_in_order(benchmarks)
     header, spans, columns = ["Model"], [("", 1)], [[Cell(model) for model in models]]
     caption = (
@@ -83,7 +83,7 @@ def means_table(benchmarks: Sequence[Scored]) -> Table:
 
 
 def other_tables(about: Benchmark, count: int) -> str:
-    """Warns, at the end of a caption, of means over another number of tables than the paper's."""
+    """A warning for the end of a caption if our means are over another number of tables."""
     if count == about.num_datasets:
         return ""
     return (
@@ -93,7 +93,7 @@ def other_tables(about: Benchmark, count: int) -> str:
 
 
 def mean_column(comparison: Comparison, models: Sequence[str], metric: str) -> list[Cell]:
-    """Means of models with marks and letters; a dash for a model that was not compared."""
+    """A column of means with marks and letters; a dash for a model that was not compared."""
     values = [float(comparison.means.get(model, float("nan"))) for model in models]
     best = marks(values, higher_is_better=METRICS[metric].higher_is_better)
     return [
@@ -103,7 +103,7 @@ def mean_column(comparison: Comparison, models: Sequence[str], metric: str) -> l
 
 
 def scores_table(one: Scored) -> Table:
-    """All metrics of a benchmark, mean ranks, and seconds beside them."""
+    """All metrics of a benchmark, with mean ranks and seconds."""
     coverage, common = one.coverage, list(one.coverage.common)
     metrics = list(one.comparisons)
     first = one.comparisons[metrics[0]]
@@ -148,7 +148,7 @@ def pairwise_table(one: Scored) -> Table:
 
 
 def pairwise_rows(above: Comparison, below: Comparison, models: Sequence[str]) -> list[list[Cell]]:
-    """Number, name, both means and a row of the square for each model."""
+    """For each model a row of its number, name, both means and the p against each model."""
     squares = above.adjusted(), below.adjusted()
     columns = [mean_column(c, models, m) for c, m in zip((above, below), PRINTED, strict=True)]
 
@@ -170,7 +170,7 @@ def pairwise_rows(above: Comparison, below: Comparison, models: Sequence[str]) -
 
 
 def differences_table(one: Scored, reference: str) -> Table:
-    """Every model minus the reference: mean with its 95 % interval, tables won and lost, p."""
+    """Every model minus the reference: mean and 95 % interval, wins, ties and losses, and p."""
     others = [m for m in one.coverage.models if m != reference]
     columns = [[Cell(model) for model in others]]
     for comparison in one.comparisons.values():
@@ -201,7 +201,7 @@ def _record(pair: Pair, reference: str) -> str:
 
 
 def datasets_table(one: Scored, metric: str) -> Table:
-    """Every table with its sizes and every model's mean over folds; also what is missing."""
+    """Every table with its sizes and every model's mean over folds; a dash where it is missing."""
     coverage = one.coverage
     means = coverage.means[metric]
     rows = []
@@ -220,7 +220,7 @@ def datasets_table(one: Scored, metric: str) -> Table:
 
 
 def missing_table(benchmarks: Sequence[Scored]) -> Table:
-    """What has no score, and why."""
+    """The tables for which a model has no complete scores, and why."""
     rows = [
         [Cell(one.coverage.benchmark), *(Cell(str(x)) for x in row)]
         for one in benchmarks
@@ -235,7 +235,7 @@ def missing_table(benchmarks: Sequence[Scored]) -> Table:
 
 
 def pairs_frame(benchmarks: Sequence[Scored]) -> pd.DataFrame:
-    """Every pair on every benchmark in every metric, as numbers."""
+    """A row of numbers for every pair of models on every benchmark in every metric."""
     return pd.DataFrame(
         [
             {
@@ -253,7 +253,7 @@ def pairs_frame(benchmarks: Sequence[Scored]) -> pd.DataFrame:
 
 
 def _models_in_order(benchmarks: Sequence[Scored]) -> list[str]:
-    """Best mean ROC-AUC on the first benchmark first, then who is on later ones only."""
+    """Models of the first benchmark, best ROC-AUC first, then those only on later benchmarks."""
     return list(
         dict.fromkeys(
             model

@@ -1,4 +1,4 @@
-"""Reads folders of `tabicl-linear evaluate`: checked whole, before anything is computed."""
+"""Reads folders of `tabicl-linear evaluate`, and checks them before anything is computed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
@@ -15,23 +15,23 @@ from tabicl_linear.report.metric_order import METRICS, TIMES
 
 FOLD = ["model", "benchmark", "dataset", "fold"]
 SCORE = [*FOLD, "metric"]
-"""Columns that name a fold of a model, and a score of it."""
+"""Columns that identify a fold of a model, and a score of a fold."""
 FOLDERS_REMEDY = "name the output folder of `tabicl-linear evaluate`."
 REPEAT = "repeat `tabicl-linear evaluate`, which writes the file again."
 
 
 class Results(NamedTuple):
-    """What several folders hold, together.
+    """The joint results of several folders.
 
     Attributes:
-        values: A row for each (model, benchmark, dataset, fold, metric) with a value: `value` in
-            the metric's own unit, `seconds` to fit and predict the fold; NaN if not recorded.
-        times: The same for the parts of `seconds` that were recorded as metrics.
-        failures: (model, benchmark, dataset, fold) of what failed, with the `error`.
-        datasets: (benchmark, dataset) of all tables that were to be scored, with `rows`, `columns`
-            and `classes`, which may be missing; also those that no model has a row for.
-        protocols: Of each benchmark, as `evaluate` wrote it; `folds` is the number of folds.
-        models: Names in the order in which they were found.
+        values: A row for each (model, benchmark, dataset, fold, metric) with a score: `value` in
+            the metric's own unit, and `seconds` to fit and predict the fold, NaN if not recorded.
+        times: The same for the parts of `seconds`, which are recorded as metrics.
+        failures: (model, benchmark, dataset, fold) of failed trials, with the `error`.
+        datasets: (benchmark, dataset) of all tables of the evaluations, even if no model has a row
+            for them, with `rows`, `columns` and `classes`, which may be missing.
+        protocols: The protocol of each benchmark, as `evaluate` wrote it.
+        models: Names of the models, in the order of the folders.
     """
 
     values: pd.DataFrame
@@ -48,14 +48,14 @@ def read(
     """Read and join folders.
 
     Args:
-        folders: Each with `results.csv` and `evaluation.json`.
-        names: New names of models, by old ones.
-        models: Those to keep, by their new names; None for all.
+        folders: Folders with `results.csv` and `evaluation.json`.
+        names: New names of models, by their old ones.
+        models: New names of the models to use; None for all.
 
     Raises:
-        DataError: A folder without results, unknown columns or metrics, values that are no numbers,
-            a result that is there twice, an unknown model, or folders whose protocols or tables of
-            one benchmark differ.
+        DataError: A folder has no results, unknown columns or metrics, or values that are not
+            numbers; a result occurs twice; a model is unknown; or folders differ in the protocol
+            or in tables of one benchmark.
     """
     frames = []
     protocols: dict[str, tuple[Path, dict[str, Any]]] = {}
@@ -100,7 +100,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
             "end writes the file when it is repeated."
         )
     try:
-        # As text: a table may be called NA.
+        # As text, since a table may be called NA.
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (ValueError, OSError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
@@ -123,7 +123,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
 
 def _check_ranges(frame: pd.DataFrame, path: Path) -> None:
-    """Refuse values that no metric and no time can have."""
+    """Raise `DataError` for values that a metric or time cannot have."""
     most = frame["metric"].map(HIGHEST).fillna(np.inf) + ROUNDING
     for column, limit in (("value", most), ("seconds", np.inf)):
         numbers = frame[column]
@@ -138,7 +138,7 @@ def _check_ranges(frame: pd.DataFrame, path: Path) -> None:
 
 
 def _check_folds(frame: pd.DataFrame, folds: int, path: Path) -> None:
-    """Refuse folds that the protocol does not have."""
+    """Raise `DataError` for folds that the protocol does not have."""
     bad = ~frame["fold"].map(lambda text: text.isdecimal() and int(text) < folds)
     if bad.any():
         raise DataError(
@@ -165,10 +165,10 @@ def _add_tables(
     frame: pd.DataFrame,
     folder: Path,
 ) -> None:
-    """Add the tables of a folder, by benchmark and name, to those of others.
+    """Add the tables of a folder to those of other folders, by benchmark and name.
 
     Raises:
-        DataError: A table that is not listed, or another than before.
+        DataError: A table is not listed, or has other sizes in another folder.
     """
     unknown = sorted(set(frame["dataset"]) - {about["name"] for about in listed})
     if unknown:
@@ -177,12 +177,12 @@ def _add_tables(
     pairs = set(zip(frame["benchmark"], frame["dataset"], strict=True))
     for benchmark, about in product(benchmarks, listed):
         key = (benchmark, about["name"])
-        # What no model has a row of belongs to the only benchmark, if there is only one.
+        # A table without any row is counted only if it is clear to which benchmark it belongs.
         if len(benchmarks) > 1 and key not in pairs:
             continue
         sizes = {size: about[size] for size in SIZES}
         former = tables.setdefault(key, {"benchmark": benchmark, "dataset": about["name"], **sizes})
-        if all(former[size] is None for size in SIZES):  # its file could not be had then
+        if all(former[size] is None for size in SIZES):  # the other folder could not read it
             former.update(sizes)
         if any(sizes[size] not in (None, former[size]) for size in SIZES):
             raise DataError(

@@ -1,9 +1,9 @@
-"""Where a run stands right after an optimiser step, and what it has still to do before the next.
+"""Where a run stands right after an optimiser step, and what remains to be done before the next.
 
-A checkpoint is taken there, before the validation that may follow the step. A run that is killed
-inside that validation makes it up when it is resumed, so that callbacks that read its scores
-(`EarlyStopping`, `ModelCheckpoint`) go on as if nothing had happened. One that early stopping has
-ended stays so: a kill after its last checkpoint, or a second resume, takes no further step.
+Checkpoints are taken right after a step, before the validation that may follow it. A run that is
+killed during that validation repeats it when it is resumed, so that callbacks that read its scores
+(`EarlyStopping`, `ModelCheckpoint`) behave as in an uninterrupted run. A run that early stopping
+has ended takes no further step, even if it is killed after its last checkpoint or resumed again.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from tabicl_linear.training.loggers import MetricsFile
 
 KEY = "after_step"
-"""Of `AfterStep` in a checkpoint."""
+"""Key of the `AfterStep` in a checkpoint."""
 
 
 class StepProgress(NamedTuple):
@@ -25,7 +25,8 @@ class StepProgress(NamedTuple):
     Attributes:
         step: Optimiser steps taken.
         loops: State of the training loop.
-        data: State of the data module, under the key that Lightning stores it by.
+        data: State of the data module, under the key that Lightning stores it by; empty without
+            a data module.
     """
 
     step: int
@@ -34,17 +35,17 @@ class StepProgress(NamedTuple):
 
     @classmethod
     def of(cls, trainer: Trainer) -> "StepProgress":
-        """That of a run that has just taken a step."""
+        """Read the progress of a run that has just taken a step."""
         module = trainer.datamodule  # type: ignore[attr-defined]
         data = {} if module is None else {type(module).__qualname__: module.state_dict()}
         return cls(trainer.global_step, trainer.fit_loop.state_dict(), data)
 
 
 class AfterStep(NamedTuple):
-    """What a run has still to do after the step of a checkpoint, and what it has written.
+    """What remains to be done after the step of a checkpoint, and what the run has written.
 
     Attributes:
-        validation: Whether a validation follows the step that has not ended.
+        validation: Whether the validation that follows the step has not been completed.
         stop: Whether the run ends after that validation, or has been ended by early stopping.
         rows: Rows of `metrics.csv`; None if they are not known.
     """
@@ -55,12 +56,12 @@ class AfterStep(NamedTuple):
 
     @classmethod
     def read(cls, checkpoint: Mapping[str, Any]) -> "AfterStep":
-        """That of a checkpoint; nothing is left to do after those of earlier versions."""
+        """Read it from a checkpoint; those of earlier versions leave nothing to do."""
         return cls(**checkpoint.get(KEY, {}))
 
 
 def validation_follows(trainer: Trainer) -> bool:
-    """Whether Lightning is going to validate after the batch that has just ended."""
+    """Whether Lightning will validate after the batch that has just ended."""
     if not trainer.enable_validation:
         return False
     if trainer.should_stop and trainer.fit_loop._can_stop_early:
@@ -83,7 +84,7 @@ def rows_written(trainer: Trainer) -> int | None:
 
 
 def make_up(trainer: Trainer, left: AfterStep) -> AfterStep:
-    """Run the validation that was missed, as Lightning's loop would have; nothing is left then."""
+    """Do what `left` says, as Lightning's loop would have, and return that nothing is left."""
     if left.validation and trainer.enable_validation:
         validation = trainer.fit_loop.epoch_loop.val_loop
         validation.restarting = False

@@ -1,4 +1,4 @@
-"""Writes and reads checkpoints for Lightning: atomically, in their own folder, with checksums."""
+"""Writes checkpoints for Lightning atomically, with checksums, and reads them."""
 
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,11 @@ from tabicl_linear.checkpoint_file import load_checkpoint, save_checkpoint
 
 
 class WholeFileIO(TorchCheckpointIO):
-    """Writes a checkpoint to a file beside its target and renames it; checks what it reads.
+    """Writes a checkpoint to a file next to its target, then renames it; verifies what it reads.
 
-    Lightning writes through the temporary folder: killed writes leave files of a checkpoint's size
-    there for ever, and if it is full, a run ends although its own folder has room. URLs are left to
-    Lightning.
+    Lightning writes through the temporary folder: a killed write leaves a file of a checkpoint's
+    size there for ever, and if that folder is full, a run ends although its own folder has room.
+    URLs are left to Lightning.
     """
 
     def save_checkpoint(

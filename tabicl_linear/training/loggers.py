@@ -15,11 +15,12 @@ from tabicl_linear.training.metric_names import VALIDATION
 
 
 class Board(TensorBoardLogger):
-    """TensorBoard without the epoch, which Lightning adds everywhere and our stream does not have.
+    """TensorBoard without the epoch, which Lightning logs but our endless stream does not have.
 
     Args:
         folder: The run folder.
-        resumed_step: As in `MetricsFile`; TensorBoard hides earlier entries from this step on.
+        resumed_step: As in `MetricsFile`; TensorBoard hides what the interrupted run has logged
+            from this step on.
     """
 
     def __init__(self, folder: Path, resumed_step: int = 0) -> None:
@@ -35,15 +36,15 @@ class Board(TensorBoardLogger):
 class MetricsFile(Logger):
     """Writes metrics to `metrics.csv` in the run folder, a row for each step and group of metrics.
 
-    Rows are flushed at once. A new metric adds a column, for which the file is rewritten and
+    Each row reaches the file at once. A new metric adds a column: the file is rewritten and
     replaced atomically.
 
     Args:
         folder: The run folder; made when the first row is written.
         resumed_step: Optimiser step of the checkpoint that the run continues from: rows of that
             step and later ones, left by the interrupted run, are dropped.
-        resumed_rows: Rows that were there when the checkpoint was taken: validations after them are
-            made up, and their rows dropped, too. None if that is not known.
+        resumed_rows: Number of rows when the checkpoint was taken. Rows of validations after them
+            are dropped as well, since the resumed run repeats these validations. None if unknown.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class MetricsFile(Logger):
 
     @property
     def rows(self) -> int:
-        """Rows of the file, without those that this run, if it is resumed, is going to drop."""
+        """Number of rows of the file, without those that a resumed run has yet to drop."""
         return self._rows if self._columns else len(self._kept())
 
     @property
@@ -120,7 +121,7 @@ class MetricsFile(Logger):
             return []
         with self._path.open(newline="") as file:
             lines = file.readlines()
-        # A kill can leave an incomplete last line, whose last number may look whole.
+        # A kill can cut the last line short, even within a number, which would then look whole.
         return list(csv.DictReader(line for line in lines if line.endswith("\n")))
 
     def _rewrite(self, rows: list[dict[str, str]], columns: list[str]) -> None:

@@ -14,4 +14,4 @@ METRICS = (
     *(LOSS, LEARNING_RATE, GRADIENT_NORM, DATASETS, ROWS),
     *(*VALIDATION, "val/roc_auc_undefined"),
 )
-"""The metrics that a callback can monitor."""
+"""All metrics that a callback can monitor."""

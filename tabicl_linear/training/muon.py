@@ -25,11 +25,11 @@ MATRICES = {
     "*backbone.*.down.weight": 1,
     "*head.0.weight": 1,
 }
-"""Names of hidden matrices, and the number of equal-sized projections stacked in each.
+"""Name patterns of hidden matrices, and the number of equal-sized projections stacked in each.
 
-AdamW gets per-head and low-rank gates, convolutions, the input projection of Mamba-2's convolution
-(its three parts differ in size), embeddings, the last layer of the head, and everything that is not
-a matrix.
+AdamW updates everything else: per-head and low-rank gates, convolutions, the input projection of
+Mamba-2's convolution (its three parts differ in size), embeddings, the last layer of the head, and
+all parameters that are not matrices.
 """
 OF_ADAMW = ("lr", "weight_decay", "betas", "eps")
 
@@ -39,9 +39,9 @@ class MuonAdamW(Optimizer):
 
     Muon steps along the momentum with its singular values set to about one (`orthogonalised`),
     times 0.2 sqrt(max(rows, columns)), which gives updates the size of AdamW's (arXiv 2502.16982).
-    It is `torch.optim.Muon` with `match_rms_adamw`, but for the dtype of its products. Projections
-    stacked in one matrix are orthogonalised separately. Momentum is kept in the parameters' dtype.
-    Weight decay is decoupled in both.
+    This is `torch.optim.Muon` with `match_rms_adamw`, except for the dtype of its products.
+    Projections stacked in one matrix are orthogonalised separately. Momentum is kept in the
+    parameters' dtype. Weight decay is decoupled in both.
 
     The first group of parameters is Muon's, the second AdamW's; either may be empty.
 
@@ -55,9 +55,9 @@ class MuonAdamW(Optimizer):
         ns_steps: Newton-Schulz iterations.
         betas: Decay rates of AdamW's averages.
         eps: Added to AdamW's denominator.
-        matrices: `{pattern: count}`: shell patterns for the names of Muon's parameters, of which
-            the first match counts, and the number of equal-sized matrices stacked in each.
-            `MATRICES` if left out.
+        matrices: `{pattern: count}`: shell patterns for the names of Muon's parameters, and the
+            number of equal-sized matrices stacked in each. The first pattern that matches a name
+            applies. `MATRICES` if left out.
 
     Raises:
         ConfigError: Parameters have no names, or a pattern matches one that cannot be divided into
@@ -125,14 +125,14 @@ class MuonAdamW(Optimizer):
         return loss
 
     def _make_adamw(self) -> AdamW:
-        """AdamW on the second group, with the same dictionaries, so that all state is in one."""
+        """AdamW on the second group; it shares the group and state dictionaries of this one."""
         group = self.param_groups[1]
         adamw = AdamW([group], **{key: group[key] for key in OF_ADAMW})
         adamw.state = self.state
         return adamw
 
     def _step_matrices(self, group: dict[str, Any]) -> None:
-        """Muon's step; matrices of one shape are orthogonalised in one batch of products."""
+        """Take Muon's step; matrices of one shape are orthogonalised together, as a batch."""
         matrices = defaultdict[torch.Size, list[Tensor]](list)
         updates = defaultdict[torch.Size, list[Tensor]](list)
         for parameter, count in zip(group["params"], group["parts"], strict=True):
@@ -159,8 +159,8 @@ class MuonAdamW(Optimizer):
 def orthogonalised(matrices: Float[Tensor, "m a b"], steps: int = 5) -> Float[Tensor, "m a b"]:
     """Matrices with their singular values set to about one, by Newton-Schulz iterations.
 
-    Products are in bfloat16 on CUDA and in the matrices' dtype elsewhere: processors without
-    instructions for bfloat16 take 20 to 40 times as long for its products.
+    Products are computed in bfloat16 on CUDA and in the matrices' dtype elsewhere: on processors
+    without bfloat16 instructions, bfloat16 products take 20 to 40 times as long.
 
     Source: Jordan et al. (2024), "Muon: an optimizer for hidden layers in neural networks", with
     its coefficients.

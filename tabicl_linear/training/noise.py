@@ -16,14 +16,14 @@ def without_noise() -> Iterator[None]:
         logger.addFilter(_is_no_noise)
     try:
         with warnings.catch_warnings():
-            # One drawing process is enough if the prior is cheap; more are an option.
+            # One process that draws data is enough for a cheap prior; more are an option.
             warnings.filterwarnings("ignore", message=".*does not have many workers")
-            # Our stream draws from an index, which the data module keeps.
+            # Our stream draws batches by their index, which the data module stores and restores.
             warnings.filterwarnings("ignore", message=".*enabled train dataloader shuffling")
             warnings.filterwarnings("ignore", message=".*your dataloader is not resumable")
             # lightning 2.6 under torch 2.13.
             warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
-            # The default device of Lightning's averages, which are refused by name.
+            # The default device of Lightning's averaging callbacks, which `cli` refuses by name.
             warnings.filterwarnings("ignore", message=r"(?s).*serialize instance cpu")
             # LightningCLI calls what jsonargparse 4.53 deprecates.
             warnings.filterwarnings(
@@ -38,5 +38,5 @@ def without_noise() -> Iterator[None]:
 
 
 def _is_no_noise(record: logging.LogRecord) -> bool:
-    # An advertisement; and what is said of every forked process when one of them was stopped.
+    # The noise: an advertisement, and a message about every forked process if one was stopped.
     return not re.match(r".*Tip: For seamless|Terminating process", record.getMessage())

@@ -1,4 +1,4 @@
-"""What optimisers and schedules must do here, and how those of a checkpoint go on."""
+"""Checks of optimisers and schedules, and how a checkpoint's optimiser takes new options."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -17,7 +17,7 @@ OPTIMISER_STATE = {
     "centered": "grad_avg",
     "momentum": "momentum_buffer",
 }
-"""Options of PyTorch's optimisers that need a state of each parameter, and the state's name."""
+"""Options of PyTorch's optimisers that need a state for each parameter, and the state's name."""
 UNSUITABLE: Mapping[type, str] = {
     SparseAdam: "SparseAdam takes sparse gradients only; use torch.optim.AdamW.",
     LBFGS: "LBFGS computes a batch several times a step, and each time adds its gradients to those "
@@ -31,21 +31,21 @@ UNSUITABLE: Mapping[type, str] = {
 def check_makes(
     optimizer: OptimizerCallable, schedule: LRSchedulerCallable, model: nn.Module
 ) -> None:
-    """Make both and discard them, so that bad arguments are found before training starts.
+    """Make both and discard them, so that bad arguments raise before training starts.
 
     Raises:
-        ConfigError: A class, or one of its arguments, does not suit.
+        ConfigError: A class cannot be used here, or one of its arguments is invalid.
     """
     try:
         made = optimizer(model.named_parameters())
         for one, (kind, why) in product((made, schedule(made)), UNSUITABLE.items()):
             if isinstance(one, kind):
                 raise ConfigError(why)
-    except ConfigError as error:  # of a class of ours, with its own remedy
+    except ConfigError as error:  # from UNSUITABLE or a class of ours: it names its own remedy
         raise ConfigError(f"model.optimizer or model.schedule: {error}") from error
     except ValueError as error:
         text = str(error).rstrip(".")
-        # Of torch.optim.Muon, before there is an optimiser that could be asked for its class.
+        # Only the text tells that the class is torch.optim.Muon: it raises before it is made.
         of_matrices = "only supports 2D parameters" in text
         remedy = (
             "use tabicl_linear.training.MuonAdamW (configs/learner/muon.yaml)"
@@ -57,7 +57,9 @@ def check_makes(
 
 
 def check_eps(optimizer: Optimizer) -> None:
-    """Refuse what makes NaN, 0 / 0, of a weight whose gradient is small: AdamW in float16.
+    """Refuse an eps that is zero in the weights' dtype, such as AdamW's 1e-8 in float16.
+
+    A weight with a small gradient would become NaN, 0 / 0.
 
     Raises:
         ConfigError: The optimiser's eps is zero in the precision of the weights.
@@ -73,12 +75,16 @@ def check_eps(optimizer: Optimizer) -> None:
 
 
 def take_options(stored: Mapping[str, Any], optimizer: Optimizer) -> None:
-    """Give the stored state of an optimiser the options of one that is fresh.
+    """Replace the options in a stored optimiser state by those of a new optimiser.
 
-    They are weight decay, betas and the like; the schedule sets the learning rate.
+    These are weight decay, betas and the like; the schedule sets the learning rate.
+
+    Args:
+        stored: An optimiser's `state_dict`, changed in place.
+        optimizer: The new optimiser.
 
     Raises:
-        ConfigError: The groups would hold other parameters, or an option needs a state that is not
+        ConfigError: The groups hold other parameters, or an option needs a state that is not
             stored.
     """
     fresh = optimizer.param_groups
@@ -89,9 +95,9 @@ def take_options(stored: Mapping[str, Any], optimizer: Optimizer) -> None:
 
 
 def _check_groups(stored: list[dict[str, Any]], fresh: list[dict[str, Any]]) -> None:
-    """Refuse groups with other parameters, whose states would be mixed up."""
+    """Refuse groups that hold other parameters: states would go to the wrong ones."""
     sizes = [[len(group["params"]) for group in groups] for groups in (stored, fresh)]
-    # Checkpoints of versions that gave the optimiser no names do not have them.
+    # Earlier versions gave the optimiser no names, so their checkpoints have none.
     named = [group.get("param_names") for group in stored if "param_names" in group]
     if sizes[0] != sizes[1] or (named and named != [group["param_names"] for group in fresh]):
         raise ConfigError(
@@ -103,11 +109,11 @@ def _check_groups(stored: list[dict[str, Any]], fresh: list[dict[str, Any]]) -> 
 def _check_state(
     group: Mapping[str, Any], before: Mapping[str, Any], states: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Refuse options, new to the run, that need a state which the checkpoint does not hold."""
+    """Refuse options that are new to the run and need a state that the checkpoint lacks."""
     for option, name in OPTIMISER_STATE.items():
         if not group.get(option) or before.get(option):
-            continue  # what an optimiser of the user's own trained with, it has under its own name
-        # An optimiser without any state, such as SGD without momentum, starts with its first.
+            continue  # the run had it already; a user's optimiser may store it by another name
+        # An optimiser that had no state at all, such as SGD without momentum, can make one.
         if any(state and name not in state for state in states):
             raise ConfigError(
                 f"model.optimizer: {option}={group[option]} needs a state ({name}) that the "

@@ -14,8 +14,8 @@ class StepSchedule(LRScheduler, ABC):
     """Learning rate floor + (lr - floor) * m(s) at optimiser step s = 0, 1, ...
 
     The rate is a function of the step, of `optimizer`'s own rates and of the arguments; the only
-    state is the step. A resumed run therefore follows the options given to it, not those that it
-    was saved with.
+    state is the step. A resumed run therefore follows its present options, not those that it was
+    saved with.
 
     Args:
         floor: Lowest learning rate. `ConfigError` if above the optimiser's.
@@ -62,7 +62,7 @@ class StepSchedule(LRScheduler, ABC):
 class PlannedSchedule(StepSchedule):
     """A schedule over a number of steps that is known in advance.
 
-    m rises linearly to 1 over the first `warmup` of the run and falls over the rest of it.
+    m rises linearly to 1 over the warm-up and falls over the rest of the run.
 
     Args:
         warmup: Share of the run, 0 to 1.
@@ -88,7 +88,7 @@ class PlannedSchedule(StepSchedule):
 
     @abstractmethod
     def fall(self, progress: float) -> float:
-        """Return m after `progress`, 0 to 1, of the steps that follow the warm-up."""
+        """Return m when a share `progress`, 0 to 1, of the steps after the warm-up is done."""
 
     def multiplier(self, step: int) -> float:
         """Return m(step), between 0 (the floor) and 1 (the full learning rate)."""
@@ -102,7 +102,7 @@ class PlannedSchedule(StepSchedule):
 class WarmupCosine(PlannedSchedule):
     """Linear warm-up, then half a cosine down to the floor.
 
-    The authors' code does this once per epoch (10 of its 200 epochs are warm-up).
+    The authors' code updates the rate once per epoch (10 of its 200 epochs are warm-up).
 
     Args:
         warmup: Share of the run, 0 to 1.
@@ -136,9 +136,9 @@ class WarmupLinear(PlannedSchedule):
 class WarmupStableDecay(StepSchedule):
     """Linear warm-up, then the full learning rate until a decay, whose start can be decided later.
 
-    A run without `decay_start` is a trunk of unlimited length: its rates do not depend on
-    `trainer.max_steps`. A checkpoint from before `decay_start`, resumed with `decay_start` and
-    `decay_steps`, gives the same run as one that had them from the start.
+    Without `decay_start` the rates do not depend on `trainer.max_steps`, so a run can be extended
+    without limit. A checkpoint from before `decay_start`, resumed with `decay_start` and
+    `decay_steps`, gives the same run as if both had been set from the start.
 
     Args:
         warmup_steps: Optimiser steps of the warm-up.

@@ -26,7 +26,7 @@ class Scores(NamedTuple):
 
 
 def cross_entropy(logits: Float[Tensor, "b q y"], labels: Int[Tensor, "b q"]) -> Float[Tensor, "b"]:
-    """Cross-entropy over all logits, in float32 at least, as the mean over each task's queries."""
+    """Mean cross-entropy over each task's queries, over all logits, in float32 or float64."""
     wide = logits if logits.dtype == torch.float64 else logits.float()
     per_row = functional.cross_entropy(wide.flatten(0, 1), labels.flatten(), reduction="none")
     return per_row.view_as(labels).mean(dim=1)
@@ -37,15 +37,15 @@ def roc_auc(
     labels: Int[Tensor, "q"],
     average: Literal["weighted", "macro"] = "weighted",
 ) -> Float[Tensor, ""]:
-    """Area under the ROC curve of one task, one class against the rest.
+    """Area under the ROC curve of one task, one class against the rest, averaged over classes.
 
-    Over the classes present in `labels`, with probabilities renormalised to them; NaN if there is
-    only one.
+    Only classes present in `labels` count, and probabilities are renormalised to them. NaN if only
+    one is present.
 
     Args:
         logits: Predictions.
         labels: Classes.
-        average: Over classes: weighted by prevalence, or all alike.
+        average: Weights of the classes: their prevalence, or all equal (macro).
     """
     present, targets = labels.unique(return_inverse=True)
     if len(present) < 2:
@@ -66,7 +66,7 @@ def score(logits: Float[Tensor, "b q y"], labels: Int[Tensor, "b q"]) -> Scores:
 
 
 class MeanScores(nn.Module):
-    """Means of the scores over the tasks seen since the last reset, over all processes.
+    """Means of the scores over all tasks since the last reset, of all processes.
 
     Tasks without a defined ROC-AUC are left out of its mean and counted in `roc_auc_undefined`.
     """

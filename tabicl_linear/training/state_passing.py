@@ -22,19 +22,19 @@ States = tuple[Float[Tensor, "b h v k"], ...]
 """One state S per layer, first to last; empty before the first batch."""
 
 KEY = "state_passing"
-"""Of the passed states in a checkpoint."""
+"""Key of the passed states in a checkpoint."""
 _RESETS = 1
-"""Marks the resets among the draws of a batch that are not its content."""
+"""Last word of the seed's key: tells resets from other draws of a batch besides its content."""
 
 
 @dataclass(frozen=True)
 class StatePassing:
     """S_0 of a training batch is the detached S_n of the batch before it (section 4.2).
 
-    Sample i takes the state of sample i modulo the size of the batch before. Only the state is
-    passed: clock and short convolution start from zero. The first batch, and all validation, test
-    and prediction, start from zero states. S_n is the state after everything that the strategy
-    writes, which in multi-target training includes the query rows.
+    Sample i starts from the state of sample i mod b, where b is the size of the batch before. Only
+    the state is passed: clock and short convolution start from zero. The first batch, and all
+    validation, test and prediction, start from zero states. S_n is the state after everything that
+    the strategy writes, which in multi-target training includes the query rows.
 
     Attributes:
         reset_probability: Probability that a sample starts from zero in all layers; 0.1 in the
@@ -51,10 +51,11 @@ class StatePassing:
             )
 
     def check(self, model: InContextModel) -> None:
-        """Refuse networks that have no states to pass.
+        """Refuse networks whose states cannot be passed.
 
         Raises:
-            ConfigError: No matrix state, woven or learned states, or cells of a row in the batch.
+            ConfigError: The mixer has no matrix state, the architecture sets the initial states
+                itself, or it has cells, whose number differs between batches.
         """
         rule = model.backbone.layers()[0].mixer.rule
         if not rule.has_matrix_state:
@@ -80,7 +81,7 @@ class StatePassing:
     def initial(
         self, states: States, batch_size: int, seed: np.random.SeedSequence
     ) -> tuple[LayerState, ...] | None:
-        """States to start a batch from; None, for zero, if there was no batch before.
+        """The states to start a batch from; None (zero) if there was no batch before.
 
         Args:
             states: States of the batch before.
@@ -100,25 +101,25 @@ class StatePassing:
 
 
 class PassedStates:
-    """The states on their way from batch to batch of a run.
+    """Carries the states of a run from one batch to the next.
 
     Args:
-        options: How they are passed; None if every batch starts from zero.
+        options: How states are passed; None if every batch starts from zero.
     """
 
     def __init__(self, options: StatePassing | None) -> None:
         self._options = options
         self._last: States = ()  # after the last batch
-        self._stepped: States = ()  # after the last optimiser step: a checkpoint has these
-        self._restored: States = ()  # of a checkpoint, of all processes, until training starts
+        self._stepped: States = ()  # after the last optimiser step, to be saved in a checkpoint
+        self._restored: States = ()  # of all processes, from a checkpoint, until training starts
         self._seed = 0
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
-        """Keep the states of a checkpoint, or forget those of another one, until `start`."""
+        """Take the states of a checkpoint, for `start`; one without states clears earlier ones."""
         self._restored = checkpoint.get(KEY, {}).get("memories", ())
 
     def start(self, trainer: Trainer, device: torch.device) -> None:
-        """Continue from the states of a checkpoint, or without any.
+        """Begin with the restored states of a checkpoint, or without any.
 
         Raises:
             ConfigError: The seed of the data is not known, or the states are those of another
@@ -152,28 +153,28 @@ class PassedStates:
         return self._options.initial(self._last, len(batch.y), seed)
 
     def keep(self, layers: Sequence[LayerState]) -> None:
-        """Take the states after a batch."""
+        """Take the final states of a batch, for the next one."""
         if self._options is not None:
             self._last = final_states(layers)
 
     def step(self) -> None:
-        """Note that an optimiser step follows the last batch."""
+        """Mark the last batch's states as those after an optimiser step."""
         self._stepped = self._last
 
     def stored(self, num_ranks: int) -> dict[str, Any]:
-        """What a checkpoint holds: the states from which every process starts its next batch."""
+        """The entry of a checkpoint: the states from which each process starts its next batch."""
         return {KEY: {"memories": gather(self._stepped, num_ranks)}} if self._stepped else {}
 
 
 def final_states(layers: Sequence[LayerState]) -> States:
-    """The states of fitted layers, cut from the graph that computed them."""
+    """The states of fitted layers, detached from the autograd graph."""
     return tuple(matrix_of(layer.rule_state).detach() for layer in layers)
 
 
 def gather(states: States, num_ranks: int) -> tuple[Float[Tensor, "r b h v k"], ...]:
-    """The states of all processes, in order of rank; every process must call this.
+    """The states of all processes, stacked in order of rank; every process must call this.
 
-    The shape of a batch is the same on every rank, and so are those of its states.
+    Batches, and so their states, have the same shape on every rank.
     """
     if num_ranks == 1:
         return tuple(S.unsqueeze(0) for S in states)
@@ -193,5 +194,5 @@ def reset_seed(seed: int, index: int, rank: int) -> np.random.SeedSequence:
         index: Position of the batch in the stream.
         rank: Process that trains on the batch.
     """
-    # The stream's own keys are one word shorter, so the two never coincide.
+    # The keys of the stream's content are one word shorter, so no two seeds coincide.
     return np.random.SeedSequence(seed, spawn_key=(int(Stage.TRAIN), index, rank, _RESETS))

@@ -27,7 +27,7 @@ from tabicl_linear.training.state_passing import PassedStates, StatePassing
 from tabicl_linear.types import Float, Tensor
 
 AUTOCAST = {"bf16-mixed": (torch.bfloat16,), "16-mixed": (torch.float16,)}
-"""Reduced dtype of the Trainer's precisions that have one."""
+"""The reduced dtype of each mixed precision of the Trainer."""
 
 
 class NonFiniteTraining(RuntimeError):
@@ -71,14 +71,14 @@ class InContextTask(LightningModule):
     ) -> None:
         super().__init__()
         with warnings.catch_warnings():
-            # Of a config these are plain data; where Python makes the task, a strategy is a module.
+            # From a config these are plain data, but Python callers pass a strategy as a module.
             warnings.filterwarnings("ignore", "Attribute 'strategy' is an instance", UserWarning)
             self.save_hyperparameters(logger=False)
         check(backend)
         self.model = InContextModel.from_parts(
             mixer, readout, strategy=strategy, architecture=architecture, backend=backend
         )
-        if self.model.device.type != "meta":  # where only sizes are asked for
+        if self.model.device.type != "meta":  # on it only sizes are wanted, and nothing can run
             check_shapes(self.model.backbone.layers()[0].mixer, architecture.dim)
         if state_passing is not None:
             state_passing.check(self.model)
@@ -96,9 +96,9 @@ class InContextTask(LightningModule):
         self._folder = ""
 
     def setup(self, stage: str) -> None:
-        """Take the Trainer's precision and choose kernels for it, before the model moves.
+        """Convert to the Trainer's precision and choose kernels for it, before the model moves.
 
-        States loaded earlier are discarded; those of this run are loaded afterwards.
+        Passed states of an earlier run are discarded; a checkpoint's are loaded later.
         """
         self._passed.restore({})
         self._left = AfterStep()
@@ -110,7 +110,7 @@ class InContextTask(LightningModule):
         self.model.place(self.backend, autocast=autocast, compile_dense=self.compile_dense)
 
     def on_train_start(self) -> None:
-        """Continue from the states of a checkpoint, or without any; make up a missed validation.
+        """Continue from the states of a checkpoint, if any, and make up a missed validation.
 
         Raises:
             ConfigError: State passing with data whose seed is not known, or states of another
@@ -120,7 +120,7 @@ class InContextTask(LightningModule):
         self._left = make_up(self.trainer, self._left)
 
     def on_fit_end(self) -> None:
-        """Make up a missed validation of a run that has no further step to take."""
+        """Make up a missed validation if the run had no further step to take."""
         self._left = make_up(self.trainer, self._left)
 
     def training_step(self, batch: TaskBatch, batch_idx: int) -> Float[Tensor, ""]:
@@ -176,19 +176,19 @@ class InContextTask(LightningModule):
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the states from which every process starts the batch after the last step."""
+        """Add the states from which each process starts the batch after the last step."""
         checkpoint.update(self._passed.stored(self.trainer.world_size))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep passed states for the start of training, and this run's optimiser options.
+        """Take the checkpoint's passed states, and keep this run's own optimiser options.
 
-        The options (weight decay, betas ...) replace the stored ones; the schedule sets the
+        This run's options (weight decay, betas ...) replace the stored ones; the schedule sets the
         learning rate.
 
         Raises:
             CheckpointError: The weights are those of another network.
-            ConfigError: The optimiser's groups would hold other parameters, or an option of it
-                needs a state that is not stored.
+            ConfigError: The optimiser's groups hold other parameters, or one of its options needs
+                a state that is not stored.
         """
         _check_weights(checkpoint["state_dict"], self.state_dict())
         self._passed.restore(checkpoint)
@@ -220,7 +220,7 @@ class InContextTask(LightningModule):
 
 
 def differing_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> str | None:
-    """Which weights one of two networks lacks or has in another shape; None if they are alike."""
+    """Describe how the names or shapes of two networks' weights differ; None if they do not."""
     other_shape = {n for n in stored.keys() & own.keys() if stored[n].shape != own[n].shape}
     names = sorted((stored.keys() ^ own.keys()) | other_shape)
     if not names:
@@ -229,7 +229,7 @@ def differing_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -
 
 
 def _check_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-    """Refuse weights of another network before any of them is copied."""
+    """Raise `CheckpointError` for weights of another network, before any of them is copied."""
     if differing := differing_weights(stored, own):
         raise CheckpointError(
             "The checkpoint's weights are not those of the network that it describes: "

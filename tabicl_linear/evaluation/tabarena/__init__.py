@@ -1,1 +1,1 @@
-"""The classifier as a model of TabArena and AutoGluon; its modules import those when imported."""
+"""The classifier as a model of TabArena and AutoGluon; importing its modules imports these."""

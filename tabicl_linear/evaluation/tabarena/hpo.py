@@ -1,4 +1,4 @@
-"""What TabArena runs of the model: its default configuration alone, as there is nothing to tune."""
+"""The configurations that TabArena runs: only the default one, as there is nothing to tune."""
 
 from tabarena.utils.config_utils import ConfigGenerator
 

@@ -1,6 +1,7 @@
 """The model's entry in TabArena's registry.
 
-In the layout of `tabarena.models.<key>.info` (tabarena 0.1.0), which finds `ModelInfo` objects.
+It follows the layout of `tabarena.models.<key>.info` (tabarena 0.1.0), in which TabArena looks for
+`ModelInfo` objects.
 """
 
 from tabarena.models._method_metadata import ModelDescriptor
@@ -21,7 +22,7 @@ tabicl_linear_method_metadata = tabicl_linear_descriptor.method_metadata(
     verified=False,
 )
 
-# The weights ship with the package, so that there is nothing to fetch before a benchmark.
+# The package contains the weights, so there is nothing to download before a benchmark.
 tabicl_linear_info = ModelInfo(
     model_cls=TabICLLinearModel,
     search_space=gen_tabicl_linear,

@@ -1,7 +1,7 @@
-"""The classifier behind AutoGluon's interface of models, as TabArena runs it.
+"""The classifier with AutoGluon's model interface, as TabArena runs it.
 
-After the interface of AutoGluon 1.6 (`AbstractTorchModel`). Nothing else of the package imports
-this module, so that AutoGluon is needed by those alone who use it.
+It follows the interface of AutoGluon 1.6 (`AbstractTorchModel`). Nothing outside of this folder
+imports this module, so AutoGluon is needed only by those who use it.
 """
 
 from typing import Any, ClassVar
@@ -20,19 +20,19 @@ except ImportError as error:
         "this project is tested with."
     ) from error
 
-# Upper bounds for the default weights on a CPU.
+# The constants below bound the memory of the default weights on a CPU.
 LIBRARY_BYTES = 10**9
-"""Memory of a process that has imported torch and AutoGluon."""
+"""Bytes of a process that has imported torch and AutoGluon."""
 TABLE_COPIES = 4
-"""Copies of a table, in its own types and in float32, while it is fitted."""
+"""Copies of a table during fitting, in its own types and in float32."""
 HIDDEN_BYTES = 1024
-"""Memory for a cell of a long table, whose hidden tokens one member keeps to its end."""
+"""Bytes for a cell of a long table: one member at a time holds the hidden tokens of all rows."""
 MEMBERS, MOST_COLUMNS = 10, 40
-"""Members of an ensemble, and columns of the table that one of them sees."""
+"""Most members of an ensemble, and most columns of the table that one of them sees."""
 
 
 class TabICLLinearModel(AbstractTorchModel):
-    """In-context learner with linear-time mixers, whose fitted state does not grow with the rows.
+    """An in-context learner with linear-time mixers, whose fitted state does not grow with rows.
 
     Pretrained on synthetic tables only; `fit` tunes nothing. Hyperparameters are the arguments of
     `TabICLLinearClassifier`; AutoGluon decides on `device` and `n_jobs`. As for other in-context
@@ -46,7 +46,7 @@ class TabICLLinearModel(AbstractTorchModel):
     warmup_modules: ClassVar[tuple[str, ...]] = ("tabicl_linear.estimator.classifier",)
     cheap_hyperparameters: ClassVar[dict[str, Any]] = {"n_estimators": 1}
     _supported_problem_types: ClassVar[list[str]] = ["binary", "multiclass"]
-    # Folds one after the other, as they share a GPU; and one fit on all rows predicts.
+    # Folds are fitted one after the other, as they share a GPU; one fit on all rows then predicts.
     _default_ag_args_ensemble_extra: ClassVar[dict[str, Any]] = {
         "fold_fitting_strategy": "sequential_local",
         "refit_folds": True,
@@ -69,7 +69,7 @@ class TabICLLinearModel(AbstractTorchModel):
         self.model.fit(self.preprocess(X, y=y, is_train=True), y)
 
     def get_device(self) -> str:
-        """Where the fitted classifier computes."""
+        """The device on which the fitted classifier computes."""
         return str(self.model.device)
 
     def _set_device(self, device: str) -> None:
@@ -78,7 +78,7 @@ class TabICLLinearModel(AbstractTorchModel):
 
     @classmethod
     def _estimate_memory_usage_static(cls, *, X: pd.DataFrame, **kwargs: Any) -> int:
-        """Bytes at most: what is fixed, the table, rows in the network, tokens of long tables."""
+        """An upper bound in bytes: libraries, the table, the network, tokens of long tables."""
         rows, columns = len(X), min(X.shape[1], MOST_COLUMNS)
         table = TABLE_COPIES * int(X.memory_usage(deep=True).sum())
         network = min(rows * MEMBERS, MAX_ROWS) * ROW_BYTES
