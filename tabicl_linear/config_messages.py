@@ -330,6 +330,18 @@ REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
         r"Parser key \"(.*?)\": .*Expected '(.*?)' to be a subclass of (?:<class '|Union\[)?(\w+)",
         _other_class,
     ),
+    # Of a class that is made later: jsonargparse asks for a function that returns it.
+    (
+        r'Parser key "(.*?)": Type .*?(\w+)\] expects a function or a callable class: '
+        r"(?:Unexpected|Expected) .*Got value: (.*)",
+        lambda m, p: (
+            f"{m[1]}={m[3]}: no subclass of {m[2]}; give a class path, {_example(m[1], p)}."
+        ),
+    ),
+    (
+        r'Parser key "(.*?)": Type .*a callable class: (cannot import name .*)\. Got value: (.*)',
+        lambda m, p: f"{m[1]}: {m[3]} cannot be imported: {m[2]}; mend the file that imports it.",
+    ),
     (r'Parser key "(.*?)": .*Subtypes: \[(.*)\] Errors: .*Given value: (.*)', _wrong_value),
     (r'Parser key "(.*?)": Expected an? (.*?)\.? Got value: (.*)', _wrong_value),
     # What a module says while it is imported.
