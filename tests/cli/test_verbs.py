@@ -152,3 +152,16 @@ def test_an_output_that_cannot_be_written_is_one_line(unbuffered, redirection, w
 def test_a_closed_standard_error_loses_what_is_said_and_nothing_else():
     command = f"exec {sys.executable} -m tabicl_linear train 2>&-"
     assert subprocess.run(command, shell=True).returncode == 2
+
+
+def test_what_the_encoding_of_the_output_does_not_have_is_escaped():
+    """As of `report ... > file` where the locale is not UTF-8: it was a traceback."""
+    words = "run ± ↑"  # as the intervals and headings of tables
+    program = f"import tabicl_linear.__main__ as m; m.main = lambda: print({words!r}) or 0; m.run()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == "run ± \\u2191\n".encode("latin-1")
