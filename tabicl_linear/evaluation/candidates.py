@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
-from tabicl_linear.estimator.plan import EnsembleName
+from tabicl_linear.estimator.plan import EnsembleName, checked_plan
 from tabicl_linear.evaluation.arguments import identified, read_arguments
 from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, Baseline, baseline_version
 from tabicl_linear.evaluation.own_baseline import identity, own_baseline
@@ -87,7 +87,7 @@ def candidates(
 
     Raises:
         ConfigError: None at all, two of one name, an unknown or uninstalled baseline, one
-            without its weights, arguments of no model or that its classifier does not have, or a
+            without its weights, arguments of no model or that its classifier does not take, or a
             file that names what it may name with `trust_code` alone.
         CheckpointError: A model that cannot be loaded.
     """
@@ -116,8 +116,13 @@ def candidates(
 
 
 def _with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
-    parameters = set(TabICLLinearClassifier().get_params()) - DECIDED_ELSEWHERE
+    defaults = TabICLLinearClassifier().get_params()
+    parameters = set(defaults) - DECIDED_ELSEWHERE
     values = {**candidate.arguments, **read_arguments(candidate.name, texts, parameters)}
+    try:  # as `fit` of every trial would
+        checked_plan({**defaults, **values})
+    except ConfigError as error:
+        raise ConfigError(f"--arguments {candidate.name}: {error}") from error
     assert candidate.path is not None
     identity = identified(_checksum(checkpoint_path(candidate.path)), values)
     return replace(candidate, identity=identity, arguments=values)
