@@ -1,5 +1,6 @@
 """The command line: a table of verbs and their functions, of which only one is imported."""
 
+import errno
 import os
 import sys
 from pkgutil import resolve_name
@@ -54,6 +55,10 @@ VERBS = {
 }
 
 
+NO_PATHS = (errno.ENAMETOOLONG, errno.ELOOP)
+"""Errors of paths that no file can have, which asking whether there is one raises already."""
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run a verb and return the exit code: 2 for bad input, with one line on standard error."""
     # Set before torch loads. Waiting threads that spin can cost a factor of ten on a busy machine;
@@ -79,6 +84,11 @@ def main(argv: list[str] | None = None) -> int:
         return code
     except (ConfigError, CheckpointError, DataError) as error:
         say(one_line(error), verb)
+        return 2
+    except OSError as error:
+        if error.errno not in NO_PATHS or error.filename is None:
+            raise
+        say(f"{error.filename}: {error.strerror}; give another path.", verb)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -14,6 +14,9 @@ from tabicl_linear import __version__, cli
 from tabicl_linear.__main__ import VERBS, main
 from tabicl_linear.cli import training_options
 
+LONG = "a" * 300
+"""Longer than names of files may be."""
+
 
 def test_help_lists_every_verb_with_one_line(capsys):
     assert main(["--help"]) == 0
@@ -165,3 +168,21 @@ def test_what_the_encoding_of_the_output_does_not_have_is_escaped():
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout == "run ± \\u2191\n".encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", LONG, "test.csv", "--target=y", "--output=out.csv"],
+        ["report", LONG],
+        ["export", "last.ckpt", f"{LONG}.safetensors"],
+        ["lengths", "--checkpoint=default", f"--output={LONG}"],
+    ],
+)
+def test_a_path_that_no_file_can_have_is_bad_input(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "last.ckpt").write_text("")
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"tabicl-linear {words[0]}: {LONG}")
+    assert line.endswith(": File name too long; give another path.")
