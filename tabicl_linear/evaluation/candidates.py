@@ -104,7 +104,10 @@ def candidates(
         )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ConfigError(f"two models of the name {twice}: tell them apart by --model NAME=PATH.")
+        raise ConfigError(
+            f"two models of the name {twice}: tell them apart by --model NAME=PATH; name a "
+            "baseline once."
+        )
     for model, *texts in arguments:
         if model not in names[: len(models)]:
             raise ConfigError(
