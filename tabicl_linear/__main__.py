@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import io
 import os
 import signal
 import sys
@@ -46,13 +47,16 @@ def run() -> NoReturn:
 def _open_streams() -> None:
     """Replace closed standard streams, so that no other file gets their descriptors.
 
-    Using them still fails, except for standard error: what is written there is lost.
+    Using them still fails, except for standard error: what is written there is lost. What the
+    encoding of standard output does not have is escaped, as on standard error.
     """
     flags = {"stdin": os.O_WRONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
     for name, flag in flags.items():
         if getattr(sys, name) is None:
             stream = os.fdopen(os.open(os.devnull, flag), "r" if name == "stdin" else "w")
             setattr(sys, name, stream)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

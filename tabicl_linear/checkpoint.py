@@ -49,6 +49,7 @@ class Contents(NamedTuple):
     provenance: dict[str, Any]
 
 
+@torch.inference_mode(False)  # tensors made in it can be neither trained nor optimised on later
 def load_model(
     path: str | Path,
     overrides: Sequence[str] = (),

@@ -4,6 +4,7 @@ import difflib
 import errno
 import inspect
 import re
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -294,6 +295,13 @@ def _other_class(match: re.Match[str], parser: ArgumentParser) -> str:
     return f"{key}={value}: no subclass of {base}; give a class path, {_example(key, parser)}."
 
 
+def _abstract(match: re.Match[str], parser: ArgumentParser) -> str:
+    key, path = match[1], match[2] or match[3]
+    module, _, name = path.rpartition(".")
+    lacking = ", ".join(sorted(vars(sys.modules[module])[name].__abstractmethods__))
+    return f"{key}: {path} is abstract; it has to define {lacking} (docs/architecture.md)."
+
+
 def _wrong_value(match: re.Match[str], parser: ArgumentParser) -> str:
     key, expected, value = match.groups()
     readable = re.sub(r"<class '(.*?)'>|typing[.]", r"\1", expected)
@@ -330,6 +338,23 @@ REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
     (
         r"Parser key \"(.*?)\": .*Expected '(.*?)' to be a subclass of (?:<class '|Union\[)?(\w+)",
         _other_class,
+    ),
+    (
+        r'Parser key "(.*?)": .*Expected an instantiatable class, but (?:(\S+) is abstract|'
+        r"is abstract.*(?:Given value: |class_path=')([\w.]+))",
+        _abstract,
+    ),
+    # Of a class that is made later: jsonargparse asks for a function that returns it.
+    (
+        r'Parser key "(.*?)": Type .*?(\w+)\] expects a function or a callable class: '
+        r"(?:Unexpected|Expected) .*Got value: (.*)",
+        lambda m, p: (
+            f"{m[1]}={m[3]}: no subclass of {m[2]}; give a class path, {_example(m[1], p)}."
+        ),
+    ),
+    (
+        r'Parser key "(.*?)": Type .*a callable class: (cannot import name .*)\. Got value: (.*)',
+        lambda m, p: f"{m[1]}: {m[3]} cannot be imported: {m[2]}; mend the file that imports it.",
     ),
     (r'Parser key "(.*?)": .*Subtypes: \[(.*)\] Errors: .*Given value: (.*)', _wrong_value),
     (r'Parser key "(.*?)": Expected an? (.*?)\.? Got value: (.*)', _wrong_value),

@@ -104,6 +104,14 @@ def test_loading_leaves_global_random_state_and_threads_alone(checkpoint):
     assert torch.get_num_threads() == threads
 
 
+def test_a_model_that_is_loaded_in_inference_mode_can_be_trained(checkpoint):
+    """And its states be optimised, as `refine=True` does: tensors of that mode cannot."""
+    path, _ = checkpoint
+    with torch.inference_mode():
+        model = load_model(path)
+    assert not any(tensor.is_inference() for tensor in model.state_dict().values())
+
+
 def test_the_recipe_survives_a_round_trip(checkpoint, tmp_path):
     export(checkpoint[0], tmp_path / "m.safetensors")
     from tabicl_linear.checkpoint import read

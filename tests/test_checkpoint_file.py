@@ -3,6 +3,8 @@
 import random
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from command_line import fit, kept, load, tiny
@@ -113,3 +115,18 @@ def test_a_disk_that_fills_up_leaves_the_file_as_it_was(forked, tmp_path):
     assert run.said()[-1].startswith("OSError"), run.said()
     assert same(load_checkpoint(path, ""), {"a": torch.zeros(3)})
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+@pytest.mark.parametrize(
+    ("kept_by", "of"),
+    [(np.float64(1.0), "float64"), (pd.DataFrame(), "DataFrame"), (lambda: 1, "function")],
+)
+def test_what_could_not_be_read_back_is_not_written(kept_by, of, tmp_path):
+    """`torch.save` takes the first two, and the run would be lost."""
+    path = tmp_path / "last.ckpt"
+    save_checkpoint({"step": 1}, path)
+    later = {"step": 2, "callbacks": {"Mine": [torch.ones(2), {"best": kept_by}]}}
+    with pytest.raises(CheckpointError, match=rf"\['callbacks'\]\['Mine'\]\[1\]\['best'\].*{of}"):
+        save_checkpoint(later, path)
+    assert load_checkpoint(path, "") == {"step": 1}
+    assert list(tmp_path.iterdir()) == [path]

@@ -2,6 +2,8 @@
 
     python -m experiments.study.report --scale small [--measured DIR] [--output docs/results]
 
+Pages of other scales than small go to runs/study/SCALE/results by default.
+
 Writes README.md (verdicts first), study/claims.md, and a page with its figures for each item. What
 was not measured is named on the pages.
 """
@@ -26,6 +28,8 @@ from tabicl_linear.files import written_whole
 
 HERE = Path(__file__).parent
 MEASURED, OUTPUT = HERE / "measured", HERE.parents[1] / "docs" / "results"
+PUBLISHED = "small"
+"""The scale whose pages are in the repository."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
     try:
         arguments = _parser().parse_args(argv)
+        arguments.output = arguments.output or output_of(arguments.scale)
         check_folder(arguments.output)  # before a minute of drawing
         files = _files(arguments, shlex.join(["python", "-m", "experiments.study.report", *argv]))
         with writing_to(arguments.output):
@@ -44,6 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(line)
     print(f"wrote {arguments.output / 'README.md'} and {len(files) - 1} files beside it")
     return 0
+
+
+def output_of(scale: str) -> Path:
+    """Where pages go by default: only those of the scale that is published replace these."""
+    return OUTPUT if scale == PUBLISHED else Path("runs", "study", scale, "results")
 
 
 def _files(arguments: argparse.Namespace, command: str) -> dict[str, str]:
@@ -86,9 +96,12 @@ def _parser() -> OneLineArgumentParser:
     parser = OneLineArgumentParser(
         prog="python -m experiments.study.report", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--scale", choices=names(), default="small")
+    parser.add_argument("--scale", choices=names(), default=PUBLISHED)
     parser.add_argument("--measured", type=Path, default=MEASURED, help="folder of measurements")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the pages")
+    where = (
+        "folder of the pages (docs/results, of other scales than small runs/study/SCALE/results)"
+    )
+    parser.add_argument("--output", type=Path, help=where)
     return parser
 
 

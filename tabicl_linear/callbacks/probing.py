@@ -105,7 +105,8 @@ class Probing(Callback, ABC):
         """Draw the probe tasks, or share those of an earlier callback if they are equal.
 
         Raises:
-            ConfigError: The run has no prior to draw them from.
+            ConfigError: The run has no prior to draw them from, or another callback that looks has
+                the same name.
         """
         self.probe = None
         is_trial = trainer.fast_dev_run  # type: ignore[attr-defined]
@@ -119,8 +120,16 @@ class Probing(Callback, ABC):
             )
         own = self.draw(data)._replace(states={})
         callbacks = _probing(trainer)
-        earlier = [other.probe for other in callbacks[: callbacks.index(self)]]
-        equal = (probe for probe in earlier if probe is not None and probe.has_tasks_of(own))
+        earlier = [other for other in callbacks[: callbacks.index(self)] if other.probe is not None]
+        for other in earlier:
+            if other.name == self.name:
+                raise ConfigError(
+                    f"{type(self).__name__} and {type(other).__name__} have the name "
+                    f"{self.name!r}, and files of one would replace those of the other: give a "
+                    "class another name, or one of them every_n_steps: 0."
+                )
+        probes = (other.probe for other in earlier)
+        equal = (probe for probe in probes if probe is not None and probe.has_tasks_of(own))
         self.probe = next(equal, own)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

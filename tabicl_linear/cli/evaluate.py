@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
         return _evaluate(options)
     except OSError as error:
         where = f"--output {options.output}" if error.filename is None else error.filename
-        raise ConfigError(f"{where}: {error.strerror}; name another folder.") from error
+        raise ConfigError(f"{where}: {error.strerror or error}; name another folder.") from error
 
 
 def _evaluate(options: argparse.Namespace) -> int:

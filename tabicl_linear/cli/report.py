@@ -10,6 +10,7 @@ from pathlib import Path
 from tabicl_linear.cli.extras import BENCHMARKS, require
 from tabicl_linear.cli.outputs import check_folder, say, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
 from tabicl_linear.signals import ended_at_once
 
@@ -21,6 +22,9 @@ def main(argv: list[str]) -> int:
     """Write a report on folders of results; return the exit code, 1 if nothing can be compared."""
     arguments = _parser().parse_args(argv)
     require(BENCHMARKS, "report")
+    for folder in arguments.folders:
+        if folder.is_file():
+            raise ConfigError(f"{folder} is a file; name its folder, {folder.parent}.")
     output: Path = arguments.output or arguments.folders[0] / "report"
     check_folder(output)
     with ended_at_once():

@@ -1,5 +1,6 @@
 """The command line: a table of verbs and their functions; only the module that runs is imported."""
 
+import errno
 import os
 import sys
 from pkgutil import resolve_name
@@ -55,6 +56,10 @@ VERBS = {
 }
 
 
+NO_PATHS = (errno.ENAMETOOLONG, errno.ELOOP)
+"""Errors of paths that no file can have, which asking whether there is one raises already."""
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run a verb and return its exit code: 2, after a line on standard error, for bad input."""
     # OpenMP reads these when torch loads. Threads that spin while they wait can cost a factor of
@@ -81,6 +86,11 @@ def main(argv: list[str] | None = None) -> int:
         return code
     except (ConfigError, CheckpointError, DataError) as error:
         say(one_line(error), verb)
+        return 2
+    except OSError as error:
+        if error.errno not in NO_PATHS or error.filename is None:
+            raise
+        say(f"{error.filename}: {error.strerror}; give another path.", verb)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
-from tabicl_linear.estimator.plan import EnsembleName
+from tabicl_linear.estimator.plan import EnsembleName, checked_plan
 from tabicl_linear.evaluation.arguments import identified, read_arguments
 from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, Baseline, baseline_version
 from tabicl_linear.evaluation.own_baseline import identity, own_baseline
@@ -89,7 +89,7 @@ def candidates(
     Raises:
         ConfigError: There are no candidates, or two with one name; a baseline is unknown, not
             installed or without its weights; arguments name no model, or the classifier does not
-            have them; or a file names classes that need `trust_code`.
+            take them; or a file names classes that need `trust_code`.
         CheckpointError: A model cannot be loaded.
     """
     competitors = [_model(named, ensemble, trust_code) for named in models]
@@ -105,7 +105,10 @@ def candidates(
         )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ConfigError(f"two models of the name {twice}: tell them apart by --model NAME=PATH.")
+        raise ConfigError(
+            f"two models of the name {twice}: tell them apart by --model NAME=PATH; name a "
+            "baseline once."
+        )
     for model, *texts in arguments:
         if model not in names[: len(models)]:
             raise ConfigError(
@@ -117,8 +120,13 @@ def candidates(
 
 
 def _with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
-    parameters = set(TabICLLinearClassifier().get_params()) - DECIDED_ELSEWHERE
+    defaults = TabICLLinearClassifier().get_params()
+    parameters = set(defaults) - DECIDED_ELSEWHERE
     values = {**candidate.arguments, **read_arguments(candidate.name, texts, parameters)}
+    try:  # as `fit` of every trial would
+        checked_plan({**defaults, **values})
+    except ConfigError as error:
+        raise ConfigError(f"--arguments {candidate.name}: {error}") from error
     assert candidate.path is not None
     identity = identified(_checksum(checkpoint_path(candidate.path)), values)
     return replace(candidate, identity=identity, arguments=values)

@@ -131,24 +131,27 @@ MixerFactory = Callable[[int, int], SequenceMixer]
 """Makes the mixer of one layer from (dim, num_heads)."""
 
 
-def check_shapes(mixer: SequenceMixer, dim: int) -> None:
-    """Check a mixer's contract by writing and reading two tokens.
+def check_mixer(mixer: SequenceMixer, dim: int) -> None:
+    """Check a mixer's contract by writing and reading two tokens in plain PyTorch.
 
     Training alone would not reveal a wrong shape of the state, which code that reads, draws or
-    learns states relies on. An output of the wrong shape could broadcast over all tokens.
+    learns states relies on, nor tensors that should learn and are no parameters. An output of the
+    wrong shape could broadcast over all tokens.
 
     Args:
         mixer: A newly made mixer, not on the meta device.
         dim: Width of a token.
 
     Raises:
-        ConfigError: `project` does not return a pair, the state does not have the shape that the
-            mixer declares, it is not a matrix although the rule says so, or the output does not
-            have the shape of the tokens.
+        ConfigError: `project` does not return a pair, streams, state or output do not have the
+            shapes that the mixer declares, the state is not a matrix although the rule says so, or
+            something that is learned is no parameter.
     """
     name = f"{type(mixer).__module__}.{type(mixer).__qualname__}"
     rule = type(mixer.rule)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    if not isinstance(mixer.rule, UpdateRule):
+        raise ConfigError(f"{name}: its rule is {mixer.rule!r}; give an object of an UpdateRule.")
+    with torch.enable_grad(), torch.random.fork_rng(devices=[]):
         tokens, positions = torch.zeros(1, 2, dim), torch.arange(2)
         projected: Any = mixer.project(tokens, positions, None, independent=False)
         if isinstance(projected, Streams) or not (
@@ -159,6 +162,7 @@ def check_shapes(mixer: SequenceMixer, dim: int) -> None:
                 "Streams and the last inputs of its convolution, None without one."
             )
         streams: Streams = projected[0]
+        _check_streams(name, streams)
         state = mixer.rule.fold(streams)
         shape = state_shape(state)
         if shape != tuple(mixer.state_shape):
@@ -171,12 +175,58 @@ def check_shapes(mixer: SequenceMixer, dim: int) -> None:
                 f"{rule.__module__}.{rule.__qualname__}: has_matrix_state=True, and its state is a "
                 f"{type(state).__name__}; set has_matrix_state = False."
             )
-        outputs = mixer.output(mixer.rule.read(streams.q, state), streams, tokens)
-    if outputs.shape != tokens.shape:
+        outputs: Any = mixer.output(mixer.rule.read(streams.q, state), streams, tokens)
+    if not isinstance(outputs, Tensor) or outputs.shape != tokens.shape:
+        is_tensor = isinstance(outputs, Tensor)
+        given = f"has shape {tuple(outputs.shape)}" if is_tensor else f"is {outputs!r}"
         raise ConfigError(
-            f"{name}: its output has shape {tuple(outputs.shape)} for tokens of shape "
-            f"{tuple(tokens.shape)} [b t d]; it must have that of the tokens."
+            f"{name}: its output {given} for tokens of shape {tuple(tokens.shape)} [b t d]; "
+            "it must have that of the tokens."
         )
+    _check_registered(name, mixer, outputs)
+
+
+def _check_streams(name: str, streams: Streams) -> None:
+    """Check the streams of two tokens, of which C++ reads as much as their keys promise."""
+    if not isinstance(streams, Streams) or any(x is None for x in streams[:3]):
+        raise ConfigError(f"{name}: its project must return Streams with q, k and v first.")
+    shape = streams.k.shape
+    for field, x in streams._asdict().items():
+        # A rule may take several write rates of each head (`DeltaProduct`).
+        letters, common = ("b t h", 2) if field == "beta" else ("b t h e", 3)
+        if x is not None and (
+            x.ndim != len(letters.split())
+            or x.shape[:2] != (1, 2)
+            or x.shape[:common] != shape[:common]
+        ):
+            raise ConfigError(
+                f"{name}: its {field} has shape {tuple(x.shape)} for two tokens of one task, and "
+                f"its keys {tuple(shape)}; it must be [{letters}], with the heads h of the keys."
+            )
+    if len({x.dtype for x in streams[:3]}) > 1:
+        raise ConfigError(
+            f"{name}: its q, k and v are of different dtypes "
+            f"({', '.join(str(x.dtype) for x in streams[:3])}); make them of one."
+        )
+
+
+def _check_registered(name: str, mixer: SequenceMixer, outputs: Tensor) -> None:
+    """Check that all that is learned is a parameter, which optimisers and checkpoints find."""
+    found = set(mixer.parameters())
+    pending: list[Any] = [outputs.grad_fn]
+    seen: set[Any] = {None}
+    while pending:
+        if (node := pending.pop()) in seen:
+            continue
+        seen.add(node)
+        pending += [before for before, _ in node.next_functions]
+        if node.name() == "torch::autograd::AccumulateGrad" and node.variable not in found:
+            raise ConfigError(
+                f"{name}: it computes with a tensor of shape {tuple(node.variable.shape)} that "
+                "requires gradients and is none of its parameters, so that it is neither trained "
+                "nor saved; make it a Parameter or a layer that is an attribute by itself, or hold "
+                "layers in a torch.nn.ModuleList."
+            )
 
 
 def head_dim(dim: int, num_heads: int) -> int:

@@ -37,7 +37,7 @@ class StepSchedule(LRScheduler, ABC):
 
     def get_lr(self) -> list[float | Any]:
         """The learning rate of each parameter group at the current step."""
-        m = self.multiplier(self.last_epoch)
+        m = float(self.multiplier(self.last_epoch))  # NumPy's would be in checkpoints
         return [self.floor + (lr - self.floor) * m for lr in self.base_lrs]
 
     def state_dict(self) -> dict[str, Any]:

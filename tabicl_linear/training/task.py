@@ -14,7 +14,7 @@ from tabicl_linear.architecture import Architecture
 from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.errors import CheckpointError
-from tabicl_linear.mixers.base import MixerFactory, check_shapes
+from tabicl_linear.mixers.base import MixerFactory, check_mixer
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.strategies.base import Strategy
@@ -75,11 +75,12 @@ class InContextTask(LightningModule):
             warnings.filterwarnings("ignore", "Attribute 'strategy' is an instance", UserWarning)
             self.save_hyperparameters(logger=False)
         check(backend)
+        if torch.get_default_device().type != "meta":  # where only sizes are asked for
+            with torch.random.fork_rng(devices=[]):  # the model draws the same weights without
+                check_mixer(mixer(architecture.dim, architecture.num_heads), architecture.dim)
         self.model = InContextModel.from_parts(
             mixer, readout, strategy=strategy, architecture=architecture, backend=backend
         )
-        if self.model.device.type != "meta":  # on it only sizes are wanted, and nothing can run
-            check_shapes(self.model.backbone.layers()[0].mixer, architecture.dim)
         if state_passing is not None:
             state_passing.check(self.model)
         check_makes(optimizer, schedule, self.model)

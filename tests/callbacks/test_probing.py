@@ -309,3 +309,14 @@ def test_lengths_below_the_classes_are_one_line(fit, capfd, tmp_path):
     assert error.count("\n") == 1
     assert "at least 5 rows" in error
     assert not list(tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize(("every_n_steps", "code"), [(1, 2), (0, 0)])
+def test_two_looks_under_one_name_are_refused(every_n_steps, code, tmp_path, capfd):
+    """The files of the later one replaced those of the other."""
+    again = f"--trainer.callbacks={WriteRates.__module__}.WriteRates"
+    steps = f"--trainer.callbacks.init_args.every_n_steps={every_n_steps}"
+    root = ["--trainer.default_root_dir", str(tmp_path), "--trainer.max_steps=1"]
+    assert main(["fit", *TINY, *every(1), *root, UNDRAWN, again, steps]) == code
+    said = capfd.readouterr().err
+    assert ("WriteRates and WriteRates have the name 'write_rates'" in said) == bool(code)

@@ -142,11 +142,17 @@ NEEDY = '''
 from lightning.pytorch import Callback
 from torch import nn
 
+from tabicl_linear.callbacks.probing import Probing
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.priors import Prior
 from tabicl_linear.readouts import Readout
+from tabicl_linear.strategies.base import Strategy
+
+
+def head(dim: int, num_heads: int) -> int:
+    return dim // num_heads
 
 
 class Mixer(SequenceMixer):
@@ -191,6 +197,12 @@ class Wide(SequenceMixer):
     output = None
 
 
+class Loose(Wide):
+    def project(self, x, positions, conv_inputs, *, independent):
+        streams, _ = super().project(x, positions, conv_inputs, independent=independent)
+        return streams._replace(log_decay=-streams.q.abs()[0, 0, :, :1]), None
+
+
 class Unsaid(Readout):
     check = context = query = None
 
@@ -203,6 +215,14 @@ class Choosy(Readout):
         if start < 1:
             raise ValueError(f"start={start} is below 1.")
         super().__init__()
+
+
+class Part(Strategy):
+    context_tokens = query_tokens = None
+
+
+class Partial(Probing):
+    lengths = look = None
 
 
 class Sizes(Prior):
@@ -438,16 +458,24 @@ def test_an_argument_that_a_class_does_not_have_is_told_with_those_that_it_has(k
     assert capfd.readouterr().err == f"tabicl-linear fit: {words}\n"
 
 
+EXPLAINED = ("Narrow", "Half", "Bare", "Early", "Unsaid", "Part")
+"""Of NEEDY: what docs/architecture.md says more of."""
+
+
 @pytest.mark.parametrize(
     ("part", "words"),
     [
         ("mixer Narrow", "Narrow.__init__() takes 2 positional arguments but 3 were given"),
         ("mixer Half", "abstract class Half"),
-        ("mixer Bare", "needy.py, line 34: Mixer.__init__() missing"),
-        ("mixer Early", "needy.py, line 39: cannot assign module before"),
+        ("mixer Bare", "needy.py, line 40: Mixer.__init__() missing"),
+        ("mixer Early", "needy.py, line 45: cannot assign module before"),
         ("mixer Wide", "needy.Wide: its state_shape is (4, 7, 8)"),
+        ("mixer Loose", "needy.Loose: its log_decay has shape (4, 1)"),
+        ("mixer nn", "model.mixer=needy.nn: no subclass of SequenceMixer; give a class path"),
+        ("mixer head", "model.mixer=needy.head: no subclass of SequenceMixer; give a class path"),
+        ("strategy Part", "model.strategy: needy.Part is abstract; it has to define multi_target"),
         ("readout Unsaid", "abstract class Unsaid with abstract method is_causal"),
-        ("readout Choosy", "needy.py, line 66: start=0.0 is below 1; give it"),
+        ("readout Choosy", "needy.py, line 78: start=0.0 is below 1; give it"),
     ],
 )
 def test_a_part_that_cannot_be_made_is_bad_input(part, words, tmp_path, monkeypatch, capfd):
@@ -458,7 +486,27 @@ def test_a_part_that_cannot_be_made_is_bad_input(part, words, tmp_path, monkeypa
     assert main(["fit", *TINY, f"--model.{slot}", f"needy.{name}"]) == 2
     (said,) = capfd.readouterr().err.splitlines()
     assert words in said
-    assert "docs/architecture.md" in said or name in ("Wide", "Choosy")
+    assert "docs/architecture.md" in said or name not in EXPLAINED
+
+
+@pytest.mark.parametrize("line", ["needy.Partial", "[{class_path: needy.Partial}]"])
+def test_what_a_callback_does_not_define_is_named(line, tmp_path, monkeypatch, capfd):
+    (tmp_path / "needy.py").write_text(NEEDY)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "needy", raising=False)
+    assert main(["fit", *TINY, "--trainer.callbacks", line]) == 2
+    (said,) = capfd.readouterr().err.splitlines()
+    assert "trainer.callbacks: needy.Partial is abstract; it has to define pictures, scalar" in said
+
+
+def test_a_name_that_a_module_imports_in_vain_is_bad_input(tmp_path, monkeypatch, capfd):
+    line = "from tabicl_linear.kernels.additive import Rule"
+    (tmp_path / "importing.py").write_text(f"{line}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["fit", *TINY, "--model.mixer=importing.Mixer"]) == 2
+    (said,) = capfd.readouterr().err.splitlines()
+    assert "model.mixer: importing.Mixer cannot be imported: cannot import name 'Rule'" in said
+    assert "; mend the file that imports it." in said
 
 
 def test_a_module_that_python_cannot_read_is_bad_input(tmp_path, monkeypatch, capfd):

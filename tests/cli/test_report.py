@@ -96,3 +96,11 @@ def test_a_missing_library_is_named_with_its_extra(folder, capsys, monkeypatch):
     assert main(["report", str(folder)]) == 2
     said = "`report` needs scikit_posthocs: pip install 'tabicl-linear[benchmarks]'."
     assert said in capsys.readouterr().err
+
+
+def test_a_file_in_place_of_its_folder_is_named(tmp_path, capsys):
+    """The sentence was about an --output that nobody had given."""
+    path = tmp_path / "results.csv"
+    path.write_text("model\n")
+    assert main(["report", str(path)]) == 2
+    assert f"{path} is a file; name its folder, {tmp_path}." in capsys.readouterr().err

@@ -14,6 +14,9 @@ from tabicl_linear import __version__, cli
 from tabicl_linear.__main__ import VERBS, main
 from tabicl_linear.cli import training_options
 
+LONG = "a" * 300
+"""Longer than names of files may be."""
+
 
 def test_help_lists_every_verb_with_one_line(capsys):
     assert main(["--help"]) == 0
@@ -152,3 +155,34 @@ def test_an_output_that_cannot_be_written_is_one_line(unbuffered, redirection, w
 def test_a_closed_standard_error_loses_what_is_said_and_nothing_else():
     command = f"exec {sys.executable} -m tabicl_linear train 2>&-"
     assert subprocess.run(command, shell=True).returncode == 2
+
+
+def test_what_the_encoding_of_the_output_does_not_have_is_escaped():
+    """As of `report ... > file` where the locale is not UTF-8: it was a traceback."""
+    words = "run ± ↑"  # as the intervals and headings of tables
+    program = f"import tabicl_linear.__main__ as m; m.main = lambda: print({words!r}) or 0; m.run()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == "run ± \\u2191\n".encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", LONG, "test.csv", "--target=y", "--output=out.csv"],
+        ["report", LONG],
+        ["export", "last.ckpt", f"{LONG}.safetensors"],
+        ["lengths", "--checkpoint=default", f"--output={LONG}"],
+    ],
+)
+def test_a_path_that_no_file_can_have_is_bad_input(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "last.ckpt").write_text("")
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"tabicl-linear {words[0]}: {LONG}")
+    assert line.endswith(": File name too long; give another path.")

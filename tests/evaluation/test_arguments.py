@@ -51,6 +51,7 @@ def test_results_of_other_arguments_are_others(path):
         (["it", "trees"], "--arguments it trees: give NAME=VALUE, with one of average_logits"),
         (["it", "branches=2"], "--arguments it branches=2: give NAME=VALUE"),
         (["it", "n_jobs=2"], "--arguments it n_jobs=2: give NAME=VALUE"),
+        (["it", "trees=maybe"], "--arguments it: trees='maybe': give 'auto', True or False."),
     ],
 )
 def test_others_are_refused(path, arguments, message):

@@ -143,13 +143,15 @@ def test_oracles_and_what_comes_near_them_have_numbers(written):
 
 
 def test_pages_of_the_smoke_scale_say_that_they_show_no_results(tmp_path, monkeypatch):
+    """And do not replace those of the scale that is published, unless told to."""
+    monkeypatch.chdir(tmp_path)
     few = {name: items()[name] for name in ("scaling", "length_gap")}
     monkeypatch.setattr(pages, "items", lambda: few)
     monkeypatch.setattr(pages, "FRONT", ("length_gap",))
     folder = made_up.unit(tmp_path, "deltanet", scale="smoke")
     made_up.lengths(folder, made_up.flat(0.7, noise=0.001), rows=(32, 128))
-    assert main(["--scale", "smoke", "--measured", str(tmp_path), "--output", str(tmp_path)]) == 0
-    page = (tmp_path / "README.md").read_text()
+    assert main(["--scale", "smoke", "--measured", str(tmp_path)]) == 0
+    page = (tmp_path / "runs" / "study" / "smoke" / "results" / "README.md").read_text()
     assert "Nothing on these pages is a result" in page
     assert "| **seen (one seed)** |" in page  # flat up to four times the trained 32 rows
 

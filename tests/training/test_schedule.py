@@ -2,12 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.training.schedule import (
     PlannedSchedule,
+    StepSchedule,
     WarmupCosine,
     WarmupLinear,
     WarmupStableDecay,
@@ -141,3 +143,15 @@ class TestWarmupStableDecay:
     def test_impossible_options_are_refused(self, options):
         with pytest.raises(ConfigError, match=next(iter(options))):
             make(schedule=WarmupStableDecay, **{"warmup_steps": 10, **options})
+
+
+def test_rates_of_an_own_schedule_are_numbers_of_python():
+    """Those of NumPy would be in checkpoints, which then could not be read."""
+
+    class Waves(StepSchedule):
+        def multiplier(self, step):
+            return np.cos(step / 10)
+
+    seen = rates(*make(schedule=Waves, floor=0.0), 3)
+    assert [type(rate) for rate in seen] == [float] * 3
+    assert seen[2] == pytest.approx(3e-5 * math.cos(0.2))

@@ -54,11 +54,15 @@ def problem(inputs: Sequence[Tensor | None], S: Tensor, *, chunk: int = 0) -> Pr
         S: Contiguous state [b h v k] before the first token.
         chunk: Tokens of a chunk, where the rule is computed in chunks.
     """
-    _, k, v, _, decay = inputs
+    q, k, v, beta, decay = inputs
     assert k is not None, "keys are always given"
     assert v is not None, "values are always given"
     batch, tokens, heads, keys = k.shape
-    assert S.shape == (batch, heads, v.shape[-1], keys), "the library looks at no shapes"
+    whole = S.shape == (batch, heads, v.shape[-1], keys) and v.shape[:-1] == k.shape[:-1]
+    whole = whole and (q is None or q.shape == k.shape)
+    whole = whole and (beta is None or beta.shape == k.shape[:-1])
+    whole = whole and (decay is None or decay.shape in (k.shape, (*k.shape[:-1], 1)))
+    assert whole, f"the library looks at no shapes: {[x if x is None else x.shape for x in inputs]}"
     few = k.numel() * v.shape[-1] < FEW
     return Problem(
         *(batch, tokens, heads, keys, v.shape[-1]),

@@ -284,3 +284,16 @@ def test_without_a_compiler_the_build_goes_on_and_the_package_says_what_is_missi
 def test_a_library_of_another_version_is_not_used(monkeypatch):
     monkeypatch.setattr(loader, "_VERSION", 99)
     assert "another version" in loader.unavailable.__wrapped__()
+
+
+@built
+@pytest.mark.parametrize("field", ["q", "v", "beta", "log_decay"])
+def test_streams_of_other_shapes_than_the_keys_are_refused(field):
+    """The library would read beyond them."""
+    gates = {"beta": torch.rand(2, 5, 3), "log_decay": -torch.rand(2, 5, 3, 1)}
+    whole = Streams(*(torch.rand(2, 5, 3, 4) for _ in range(3)), **gates)
+    short = whole._replace(**{field: whole._asdict()[field][:, :4]})
+    rule = _InCpp(AdditiveRule())
+    rule.scan(whole, None)
+    with pytest.raises(AssertionError, match="looks at no shapes"):
+        rule.scan(short, None)
