@@ -1,6 +1,6 @@
 """The baselines of the development tables, by name: estimators that take raw frames.
 
-The closed form alone encodes tables as our models do.
+Only the closed form (random_feature_ridge) encodes tables as our models do.
 """
 
 import os
@@ -15,13 +15,13 @@ from tabicl_linear.evaluation import baselines
 
 
 class NativeCatBoost(ClassifierMixin, BaseEstimator):
-    """CatBoost with 300 iterations, told which columns are categories; the rest are its defaults.
+    """CatBoost with 300 iterations and categorical columns; other settings are its defaults.
 
-    What is not a number is a category, as text, and a missing one another category.
+    Columns that are not numeric are categorical: values become text, and missing ones a category.
     """
 
     def fit(self, x: pd.DataFrame, y: npt.NDArray[Any]) -> Self:
-        """Fit on a frame as it comes."""
+        """Fit on a raw frame."""
         from catboost import CatBoostClassifier
 
         self.categories_ = [name for name in x if not pd.api.types.is_numeric_dtype(x[name])]
@@ -32,16 +32,16 @@ class NativeCatBoost(ClassifierMixin, BaseEstimator):
             thread_count=int(os.environ.get("OMP_NUM_THREADS", 1)),
             verbose=False,
             allow_writing_files=False,
-        ).fit(self._told(x), y)
+        ).fit(self._with_texts(x), y)
         self.classes_ = self.booster_.classes_
         return self
 
     def predict_proba(self, x: pd.DataFrame) -> npt.NDArray[Any]:
         """Probabilities `[rows, classes]`."""
-        return self.booster_.predict_proba(self._told(x))
+        return self.booster_.predict_proba(self._with_texts(x))
 
-    def _told(self, x: pd.DataFrame) -> pd.DataFrame:
-        """With text for all categories, which CatBoost wants."""
+    def _with_texts(self, x: pd.DataFrame) -> pd.DataFrame:
+        """Return the frame with texts in all categorical columns, as CatBoost requires."""
         texts = {
             name: x[name].astype(object).where(x[name].notna(), "nan").astype(str)
             for name in self.categories_
@@ -60,4 +60,4 @@ BASELINES: dict[str, Callable[[], ClassifierMixin]] = {
     name: baselines.BASELINES[name].make for name in NAMES
 } | {"catboost_300": NativeCatBoost}
 VERSIONS = {name: name for name in NAMES} | {"catboost_300": "catboost"}
-"""Of which baseline of the package the version is that of a name's library."""
+"""For each name, the package's baseline from which the version of its library is read."""

@@ -15,15 +15,15 @@ CONFIDENCE = 0.95
 
 
 class Difference(NamedTuple):
-    """A model minus another, over tables.
+    """The paired difference of two models (first minus second) over tables.
 
     Attributes:
         mean: Mean of the differences between the tables' means over splits.
         half_width: Half the 95 % interval (Student's t over tables); NaN for a single table.
         wins: Tables on which the model is better.
         losses: Tables on which it is worse.
-        p: Wilcoxon's signed-rank test, two-sided and not corrected. One table far from the others
-            widens the interval; by rank it counts as one.
+        p: p-value of Wilcoxon's signed-rank test, two-sided and not corrected. Unlike the interval,
+            it is hardly affected by a single table far from the others.
     """
 
     mean: float
@@ -39,7 +39,7 @@ class Difference(NamedTuple):
 
 
 def by_table(scores: pd.DataFrame) -> pd.DataFrame:
-    """Mean over splits: a row for each table, columns (score, model) in the order of `scores`."""
+    """Average over splits: a row for each table, columns (score, model) in order of `scores`."""
     columns = list(Scores._fields)
     means = scores.groupby(["table", "model"], sort=False)[columns].mean().unstack("model")
     models = list(dict.fromkeys(scores["model"]))
@@ -47,7 +47,7 @@ def by_table(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def difference(tables: pd.DataFrame, metric: str, model: str, against: str) -> Difference:
-    """The paired difference of two models in one score of `by_table`."""
+    """Return the paired difference of two models in one score of a table from `by_table`."""
     differences = (tables[metric, model] - tables[metric, against]).to_numpy()
     count = len(differences)
     quantile = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) if count > 1 else np.nan
@@ -63,7 +63,7 @@ def difference(tables: pd.DataFrame, metric: str, model: str, against: str) -> D
 
 
 def markdown(scores: pd.DataFrame, against: str) -> str:
-    """For each protocol, and for all tables where there are several: means and differences."""
+    """Write means and differences for each protocol and, if there are several, for all tables."""
     protocols = list(dict.fromkeys(scores["protocol"]))
     parts = [scores[scores["protocol"] == name] for name in protocols]
     if len(parts) > 1:
@@ -72,7 +72,7 @@ def markdown(scores: pd.DataFrame, against: str) -> str:
 
 
 def _compared(scores: pd.DataFrame, against: str) -> str:
-    """Two tables: means of every model over tables, and its differences from `against`."""
+    """Write two tables: each model's means over tables, and its differences from `against`."""
     tables = by_table(scores)
     models = list(dict.fromkeys(scores["model"]))
     seconds = tables["fit_seconds"] + tables["predict_seconds"]

@@ -1,4 +1,4 @@
-"""Results as rows of one CSV file, so that runs can be stopped and nothing is computed twice."""
+"""Results as rows of a CSV file, so that a stopped run continues and computes nothing twice."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class Candidate:
 
     Attributes:
         name: Name in the printed tables.
-        identity: What its scores depend on: a checksum of the model's file, or name and version
-            of a baseline.
+        identity: Identifies what its scores depend on: a checksum of the model's file, or name and
+            version of a baseline.
         estimator: The unfitted estimator.
     """
 
@@ -34,7 +34,7 @@ class Candidate:
 class Results:
     """The rows of a CSV file: key (identity, protocol, table, its checksum, split) and `Scores`.
 
-    A row is written as soon as it is known, and the file is replaced atomically.
+    Each row is written as soon as it is computed; the file is replaced atomically.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,7 +47,7 @@ class Results:
         return pd.read_csv(self._path, dtype=dict.fromkeys(KEY[:-1], str))
 
     def complete(self, candidates: Sequence[Candidate], tables: Sequence[Table]) -> pd.DataFrame:
-        """Compute what is missing; return a row for each candidate, table and split, by name."""
+        """Compute missing scores; return a row for each candidate (as `model`), table and split."""
         complete = set(self.read()[KEY].itertuples(index=False, name=None))
         missing = [
             (key, candidate, table, split)

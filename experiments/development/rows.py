@@ -1,4 +1,4 @@
-"""Measurements as rows of one CSV file: an experiment that is stopped goes on where it was."""
+"""Measurements as rows of a CSV file, so that a stopped experiment continues where it was."""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -13,11 +13,12 @@ def completed(
     path: Path,
     work: Iterable[tuple[Mapping[str, object], Callable[[], Mapping[str, object]]]],
 ) -> pd.DataFrame:
-    """All rows of a file, after measuring those that are missing, each of which is written at once.
+    """Measure the missing rows of a file, writing each at once; return all rows.
 
     Args:
-        path: The file; its folder is made.
-        work: For each row the cells that name it, and what measures its others, without warnings.
+        path: The file; its folder is created.
+        work: For each row, the cells that identify it, and a function that measures its other
+            cells; warnings are ignored.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = pd.read_csv(path).to_dict("records") if path.exists() else []

@@ -3,10 +3,10 @@
     python -m experiments.development.run --model default --model new=runs/new/last.ckpt \
         --baseline random_forest --output runs/development
 
-`--large` adds a folder of tables of thousands of rows, which have a protocol of their own.
-If stopped, the same command continues; known results (by the checksum of the model's file or the
-version of the baseline, table and split) are not computed again. Changes of code are not detected:
-use a new folder after one.
+`--large` adds a folder of tables with thousands of rows, which have their own protocol. If stopped,
+the same command continues; results that exist (for the checksum of the model's file or the version
+of the baseline, table and split) are not computed again. Changes of the code are not detected: use
+a new output folder after one.
 """
 
 import argparse
@@ -35,32 +35,32 @@ from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
 
 def model_candidate(named: str) -> Candidate:
-    """A model from "default" or "NAME=PATH".
+    """Return the candidate of "default" (or another shipped name) or "NAME=PATH".
 
     Raises:
         ConfigError: The text has another form, or the file does not exist.
     """
-    name, _, given = named.partition("=")
-    if not given and name not in WEIGHTS:
+    name, _, file = named.partition("=")
+    if not file and name not in WEIGHTS:
         raise ConfigError(f"--model {named}: give {', '.join(WEIGHTS)}, or NAME=PATH.")
-    path = checkpoint_path(given or named)
+    path = checkpoint_path(file or named)
     if not path.is_file():
         raise ConfigError(f"--model {named}: there is no file {path}.")
     identity = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    weights = given or named
+    weights = file or named
     if weights not in WEIGHTS:
         return Candidate(name, identity, TabICLLinearClassifier(path))
-    # By its name the default predicts by trees as well, by its path it is the network alone.
+    # Shipped weights by name predict with trees as well; a path means the network alone.
     described = identified(identity, {"trees": "auto"})
     return Candidate(name, described, TabICLLinearClassifier(weights))
 
 
 def with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
-    """A candidate with other arguments of its classifier, given as NAME=VALUE.
+    """Return a candidate with changed arguments of its classifier.
 
     Args:
         candidate: The candidate.
-        texts: Arguments; a value is JSON (true, 4, 0.9), or else a text.
+        texts: Arguments as NAME=VALUE; a value is JSON (true, 4, 0.9), otherwise a text.
 
     Raises:
         ConfigError: The text has another form, or the classifier has no such argument.
@@ -102,7 +102,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _tables(arguments: argparse.Namespace) -> list[Table]:
-    """Those of both folders; of the larger ones alone where no other folder is named."""
+    """Load the tables of both folders, or only the larger ones if no other folder is named."""
     if arguments.large is None:
         return load_tables(arguments.tables, arguments.only)
     tables = load_tables(arguments.tables) if arguments.tables or folder_from_environment() else []
@@ -128,7 +128,7 @@ def _without(tables: list[Table], names: Sequence[str]) -> list[Table]:
 
 
 def run(arguments: argparse.Namespace) -> str:
-    """Score the given candidates; return the comparison as markdown.
+    """Score the candidates that the arguments name; return the comparison as markdown.
 
     Raises:
         ConfigError: There are no candidates, two have the same name, or a name is unknown.

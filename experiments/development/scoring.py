@@ -18,8 +18,8 @@ class Scores(NamedTuple):
     """Scores over the query rows whose class occurs in the context.
 
     Attributes:
-        roc_auc: ROC-AUC of each present class against the rest, weighted by its rows, or all alike
-            as the table's protocol says; of two classes that of the second.
+        roc_auc: Mean ROC-AUC of each present class against the rest, weighted by its rows or
+            equally, as the table's protocol says; with two classes, that of the second.
         accuracy: Accuracy of the most probable class.
         log_loss: Mean log-loss, in nats.
         fit_seconds: CPU time of fitting, over all threads.
@@ -59,7 +59,7 @@ def score(estimator: ClassifierMixin, table: Table, split: tuple[Rows, Rows]) ->
 
 
 def development_scores(model: Path, tables: Sequence[Table]) -> pd.DataFrame:
-    """Scores of a checkpoint or export by the classifier with its 8 members.
+    """Score a checkpoint or export by the classifier, with its default of 8 members.
 
     Returns:
         A row for each table and split: columns protocol, table, split and those of `Scores`.
@@ -76,7 +76,7 @@ def development_scores(model: Path, tables: Sequence[Table]) -> pd.DataFrame:
 
 
 def mean(scores: pd.DataFrame) -> Means:
-    """Means of one model's rows."""
+    """Average one model's rows."""
     means = scores.groupby("table")[list(METRICS)].mean().mean()
     return Means(*(float(means[name]) for name in METRICS))
 

@@ -1,8 +1,8 @@
 """The development tables: real tables on which recipes are chosen, and their fixed splits.
 
-A folder has `index.csv` (columns name, file, target_column) and a parquet file for each table. Its
-default is the environment variable `TABICL_LINEAR_TABLES`. Folders differ in their protocol: of
-tables of few rows, and of larger ones.
+A folder has `index.csv` (columns name, file, target_column) and a parquet file for each table. The
+environment variable `TABICL_LINEAR_TABLES` names the default folder. There are two protocols: one
+for small tables, and one for folders of larger ones.
 """
 
 import hashlib
@@ -33,8 +33,9 @@ class Protocol(NamedTuple):
 
     Attributes:
         name: Its name in results.
-        sizes: Numbers of context and query rows of a table of so many rows.
-        is_macro: Whether the areas of all classes count alike, or each by its rows.
+        sizes: Returns the numbers of context and query rows of a table from its number of rows.
+        is_macro: Whether ROC-AUC averages all classes equally; otherwise each is weighted by its
+            rows.
     """
 
     name: str
@@ -43,18 +44,18 @@ class Protocol(NamedTuple):
 
 
 def _few(rows: int) -> tuple[int, int]:
-    """At most 800 context rows and 2,000 query rows; a table of at most 1,600 rows is halved."""
+    """Sizes of at most 800 context and 2,000 query rows; up to 1,600 rows are halved."""
     return min(800, rows // 2), min(2000, rows - 800 if rows > 1600 else rows // 2)
 
 
 def _many(rows: int) -> tuple[int, int]:
-    """At most 5,000 context rows, or two thirds of the table, and 3,000 query rows."""
+    """Sizes of at most 5,000 context rows (and two thirds of the table) and 3,000 query rows."""
     context = min(5000, rows * 2 // 3)
     return context, min(3000, rows - context)
 
 
 def _with_context(protocol: Protocol, rows: int) -> Protocol:
-    """A protocol with fewer context rows, at most `rows`, and as many query rows."""
+    """Return a protocol with at most `rows` context rows and as many query rows as before."""
 
     def sizes(table_rows: int) -> tuple[int, int]:
         context, queries = protocol.sizes(table_rows)
@@ -76,7 +77,7 @@ class Table:
         x: All columns except the target.
         y: Class labels, as texts.
         checksum: First digits of the SHA-256 of its file.
-        protocol: How it is divided and scored.
+        protocol: How the table is divided and scored.
     """
 
     name: str
@@ -95,7 +96,7 @@ class Table:
 
 
 def with_context_rows(tables: list[Table], rows: int | None) -> list[Table]:
-    """The same tables, of which at most so many rows are learnt from; None: their protocol's.
+    """Return the tables with at most `rows` context rows; as they are if it is None.
 
     Raises:
         ConfigError: Fewer than two rows.
@@ -123,7 +124,7 @@ def load_tables(
     Args:
         folder: Folder of the tables; that of the environment variable if left out.
         names: Load only these tables.
-        protocol: That of the folder.
+        protocol: Protocol of the tables.
 
     Raises:
         ConfigError: There is no folder, or it does not have one of the names.

@@ -1,7 +1,7 @@
 """The arms of the study: the paper's trained models, and what this project adds to them.
 
-An arm is a name and config files of `configs/`; a scale (scales/*.yaml) makes them small enough to
-be trained where one is.
+An arm is a name with config files of `configs/`. A scale (scales/*.yaml) changes their sizes, so
+that they can be trained on the machine at hand.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _BEYOND: dict[str, tuple[str, ...]] = {
     "deltanet_fs_decay_mixture": (_REMEDIED, "prior/mixture"),
     "deltanet_fs_decay_muon": (_REMEDIED, "learner/muon"),
 }
-"""Arms that the paper does not have: lengths that vary, sharing, and this project's additions."""
+"""Arms beyond the paper: varying lengths, sharing in batches, and this project's additions."""
 
 _CONVOLVED: dict[str, tuple[str, ...]] = {
     f"{family}{strategy}_conv": (f"mixer/{mixer}_conv", "readout/causal", overlay)
@@ -30,8 +30,8 @@ _CONVOLVED: dict[str, tuple[str, ...]] = {
         ("_int_mt", "strategy/int_mt"),
     )
 }
-"""Table 1 with a short convolution in every mixer, as Mamba-2 always has one: without it, models
-trained interleaved do not get beyond guessing within the budget of the small scale."""
+"""Table 1 with a short convolution in every mixer, as Mamba-2 always has one. Without it, models
+with interleaved tokens do not get beyond guessing within the budget of the small scale."""
 
 _NEWER: dict[str, tuple[str, ...]] = {
     rule: (f"mixer/{rule}", "readout/causal", "strategy/comb_st")
@@ -47,9 +47,9 @@ MINIMAL: dict[str, tuple[str, ...]] = {
     "minimal_causal_long": ("linear_causal", "prior/gaussian_uniform"),
     "minimal_noncausal_long": ("linear_noncausal", "prior/gaussian_uniform"),
 }
-"""Linear attention on Gaussian features and uniform labels (the authors' minimal example), with as
-many layers as theirs has, and trained for four times as many steps as the others. Their scores at
-many lengths are on such tables as well."""
+"""Linear attention on Gaussian features and uniform labels (the authors' minimal example): plain,
+with as many layers as theirs (`_deep`), and with four times as many steps (`_long`). Their scores
+by length are measured on tables of the same kind."""
 
 ARMS: Mapping[str, tuple[str, ...]] = {
     **{name: run.overlays for name, run in RUNS.items()},

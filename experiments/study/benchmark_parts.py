@@ -1,4 +1,4 @@
-"""Parts with scores on real tables, compared as the paper does, its numbers beside ours."""
+"""Parts of pages with scores on real tables, compared as in the paper and with its numbers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,10 +14,10 @@ from tabicl_linear.report.paper_tables import FAMILIES
 from tabicl_linear.report.published import Mean
 
 KEYS = {"cc18": "openml-cc18", "tabarena": "tabarena"}
-"""Benchmarks here, and in the paper's tables."""
+"""Names of benchmarks in our files, and in the paper's tables."""
 METRICS = {"roc_auc": "ROC-AUC", "accuracy": "Accuracy"}
 SIZES = (4, 8)
-"""Multiples of the trained length that part small, middling and large tables."""
+"""Multiples of the trained length that divide small from medium, and medium from large tables."""
 STRATEGIES = ("int_mt", "comb_st", "int_st", "comb_mt")
 HOW = (
     "Means over tables; each table is the mean over its folds and seeds. Models of a column that "
@@ -27,7 +27,7 @@ HOW = (
 
 
 def benchmarks(tables: Tables, item: Item) -> Section | None:
-    """Means on the real tables that all arms of the item have."""
+    """Means over the real tables on which all arms of the item were measured."""
     real = of_arms(tables, "real", item.arms)
     if real.empty:
         return None
@@ -44,7 +44,10 @@ def benchmarks(tables: Tables, item: Item) -> Section | None:
 
 
 def _printed(item: Item, arm: str, benchmark: str, metric: str) -> Mean | None:
-    """The paper's mean, with its letters on the page of its table: those of two do not compare."""
+    """The paper's mean; with its letters only on the page of its own table.
+
+    Letters of different tables of the paper cannot be compared.
+    """
     models = published.tables()[item.table] if item.table else ()
     here = [model.means.get((benchmark, metric)) for model in models if model.run == arm]
     if here:
@@ -76,7 +79,7 @@ def strategies(tables: Tables, item: Item) -> Section | None:
 
 
 def size_ranks(tables: Tables, item: Item, trained: int) -> Section | None:
-    """Mean ranks of the arms by the size of the tables (appendix D.1)."""
+    """Mean ranks of the arms, grouped by the size of the tables (appendix D.1)."""
     real = of_arms(tables, "real", item.arms)
     if real.empty or "num_rows" not in real:
         return None
@@ -103,7 +106,7 @@ def size_ranks(tables: Tables, item: Item, trained: int) -> Section | None:
 
 
 def _wide(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Tables by arms, those that every arm has."""
+    """Means of a metric as tables by arms, for the tables that every arm has."""
     means = rows.groupby(["table", "arm"], sort=False)[metric].mean().unstack("arm")
     return means[list(rows["arm"].unique())].dropna()
 
@@ -125,7 +128,7 @@ def _of_strategies(wide: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:
 
 
 def _arm(family: str, strategy: str, wide: pd.DataFrame) -> str:
-    """The arm among these columns; that with a short convolution where there is one."""
+    """Name of a family's arm with a strategy; the one with a short convolution if `wide` has it."""
     plain = family if strategy == "comb_st" else f"{family}_{strategy}"
     return f"{plain}_conv" if f"{plain}_conv" in wide else plain
 

@@ -20,7 +20,7 @@ RULES = ("above", "not_below")
 SEEN, OPPOSITE, NOT_SEEN = "seen", "opposite", "not seen"
 UNDECIDED, NOT_MEASURED = "not decidable at this size", "not measured"
 NEAR_GUESSING = 0.6
-"""A mean ROC-AUC below which a model has hardly anything to lose."""
+"""Mean ROC-AUC below which a model is near guessing and has hardly anything to lose."""
 METRICS = ("roc_auc", "value")
 VERDICTS = (SEEN, OPPOSITE, NOT_SEEN, UNDECIDED, NOT_MEASURED)
 
@@ -29,16 +29,16 @@ class Claim(NamedTuple):
     """A row of the table.
 
     Attributes:
-        name: Of the claim.
-        item: Whose page shows it.
-        family: Within which p is corrected.
-        section: Of the paper.
-        headline: Whether it stands on the first page.
-        claim: In our words.
+        name: Its identifier.
+        item: Name of the item whose page shows it.
+        family: Claims within which p-values are corrected for multiple tests.
+        section: Section of the paper.
+        headline: Whether it is on the first page.
+        claim: The claim in our words.
         published: What the paper printed or drew.
-        metric: roc_auc, or value for what is no score.
-        contrast: What is computed.
-        rule: above (0) or not_below (minus the margin).
+        metric: roc_auc, or value for quantities that are not scores.
+        contrast: The quantity that decides it.
+        rule: `above`: the contrast is above 0; `not_below`: it is above minus the margin.
         margin: At least 0, in the unit of the contrast.
     """
 
@@ -56,24 +56,24 @@ class Claim(NamedTuple):
 
     @property
     def threshold(self) -> float:
-        """What the contrast has to be above."""
+        """The value that the contrast must exceed."""
         return 0.0 if self.rule == "above" else -self.margin
 
 
 class Verdict(NamedTuple):
-    """A claim and what came of it.
+    """A claim with its verdict.
 
     Attributes:
         claim: The claim.
         verdict: One of `VERDICTS`.
-        estimate: Of its contrast; None if it was not measured.
+        estimate: Estimate of its contrast; None if it was not measured.
         adjusted: p against its threshold after Holm's correction; NaN if it was not measured.
-        family_size: Claims in its family, for which p is corrected.
-        missing: What was not measured; empty if nothing.
-        unguarded: What the verdict would be if the model were not near guessing; empty if it is
-            not, or if that makes no difference.
-        by_own_arms: The verdict if what varies from training to training is that of its own arms
-            alone; empty if that is not known, or has no part in it.
+        family_size: Number of claims in its family.
+        missing: What was not measured; empty if nothing is missing.
+        unguarded: The verdict without the rule about models near guessing; empty if that rule
+            changed nothing.
+        by_own_arms: The verdict if the variance between trainings were estimated from its own arms
+            alone; empty if that cannot be estimated or plays no part.
     """
 
     claim: Claim
@@ -87,7 +87,7 @@ class Verdict(NamedTuple):
 
     @property
     def hangs_on_pool(self) -> bool:
-        """Whether its own arms alone would give another verdict."""
+        """Whether the variance between trainings of its own arms would give another verdict."""
         return self.by_own_arms not in ("", self.verdict)
 
 
@@ -95,8 +95,8 @@ def read(path: Path = TABLE) -> list[Claim]:
     """The claims of a table.
 
     Raises:
-        ConfigError: A name twice, an unknown rule, item, arm or metric, a margin that is no number
-            from 0 on, or a contrast that is none.
+        ConfigError: A name occurs twice; a rule, item, arm or metric is unknown; a margin is not a
+            number of at least 0; or a contrast cannot be read.
     """
     rows = pd.read_csv(path, keep_default_na=False)
     if twice := rows["id"][rows["id"].duplicated()].tolist():
@@ -129,7 +129,7 @@ def read(path: Path = TABLE) -> list[Claim]:
 
 
 def _unknown(claim: Claim) -> str | None:
-    """What a claim names that there is not: such a claim would be *not measured* for ever."""
+    """Describe a name in a claim that does not exist, with which it could never be measured."""
     if claim.item not in items():
         return f"is of the item {claim.item}, which items.yaml does not have"
     if unknown := [x.arm for x in claim.contrast.readings if x.arm not in ARMS]:
@@ -140,7 +140,7 @@ def _unknown(claim: Claim) -> str | None:
 
 
 def verdicts(claims: Sequence[Claim], measured: Tables, trained_rows: int) -> list[Verdict]:
-    """The verdict of every claim, in their order."""
+    """Return the verdict of every claim, in their order."""
     estimates: dict[str, Estimate] = {}
     of_own_arms: dict[str, Estimate] = {}
     missing: dict[str, str] = {}
@@ -176,7 +176,7 @@ def verdicts(claims: Sequence[Claim], measured: Tables, trained_rows: int) -> li
 
 
 def _has_nothing_to_lose(claim: Claim, source: Source) -> bool:
-    """Whether a claim says that one model does not fall which is near guessing before it could."""
+    """Whether a claim says that a model does not fall, but it is near guessing from the start."""
     (part, *others) = claim.contrast.parts.values()
     if claim.rule != "not_below" or claim.metric != "roc_auc" or others:
         return False
@@ -186,12 +186,12 @@ def _has_nothing_to_lose(claim: Claim, source: Source) -> bool:
 
 
 def decide(claim: Claim, estimate: Estimate, adjusted: float) -> str:
-    """The verdict of a claim that was measured.
+    """Return the verdict of a claim that was measured.
 
     Args:
         claim: The claim.
-        estimate: Of its contrast.
-        adjusted: p against its threshold, corrected.
+        estimate: Estimate of its contrast.
+        adjusted: p against its threshold, corrected for multiple tests.
     """
     if adjusted <= ALPHA:
         return SEEN if estimate.value > claim.threshold else OPPOSITE
@@ -202,7 +202,7 @@ def decide(claim: Claim, estimate: Estimate, adjusted: float) -> str:
 def _decided(
     claims: Sequence[Claim], estimates: Mapping[str, Estimate]
 ) -> dict[str, tuple[str, float]]:
-    """Verdict and p of each claim that has an estimate, p after Holm's correction in its family.
+    """Return verdict and p of each claim with an estimate; p is corrected in its family (Holm).
 
     A claim without an estimate counts in its family with p = 1.
     """

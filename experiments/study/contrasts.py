@@ -1,7 +1,7 @@
-"""Contrasts of claims: what is added and subtracted, and its estimate with an interval.
+"""Contrasts of claims: weighted sums of measurements, and their estimates with intervals.
 
-A contrast is a sum such as `deltanet@4 - deltanet@64`; docs/study.md says what its parts mean and
-how the interval comes about.
+A contrast is written like `deltanet@4 - deltanet@64`; docs/study.md explains its parts and how the
+interval is computed.
 """
 
 import math
@@ -22,16 +22,16 @@ _TERM = re.compile(r"([+-]) (?:(\d+)|([\w/]+)(?::(\w+))?@([\w.]+))(?: |$)")
 _PLACES = ("last", "long", *BENCHMARKS)
 
 Part = Sequence[tuple[float, Reading]]
-"""What a contrast reads of one arm, each with its weight."""
+"""The readings of one arm in a contrast, each with its weight."""
 
 
 class Contrast(NamedTuple):
     """A weighted sum of readings.
 
     Attributes:
-        text: As it was written.
-        constant: Added to it.
-        parts: By arm.
+        text: The text from which it was read.
+        constant: Number that is added.
+        parts: Weighted readings by arm.
     """
 
     text: str
@@ -40,10 +40,10 @@ class Contrast(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Contrast":
-        """Read `one@4 - other/another:variant@64 + 1`; slashes mean the mean of arms.
+        """Parse a text such as `one@4 - other/another:variant@64 + 1`; slashes mean a mean of arms.
 
         Raises:
-            ConfigError: It is no contrast, or names a variant or place that there is not.
+            ConfigError: The text is not a contrast, or a variant or place in it does not exist.
         """
         signed, end, constant = text if text[:1] in "+-" else f"+ {text}", 0, 0.0
         parts: dict[str, list[tuple[float, Reading]]] = {}
@@ -65,7 +65,7 @@ class Contrast(NamedTuple):
 
     @property
     def readings(self) -> list[Reading]:
-        """All of them."""
+        """All readings, of all arms."""
         return [reading for part in self.parts.values() for _, reading in part]
 
 
@@ -77,15 +77,15 @@ def _check(text: str, variant: str, place: str) -> None:
 
 
 class Estimate(NamedTuple):
-    """A contrast, estimated.
+    """The estimate of a contrast.
 
     Attributes:
         value: Mean over datasets of the mean over seeds.
-        error: Standard error, of both parts.
-        training: The part of it from one training to the next; NaN if it is not known.
-        datasets: How many.
-        seeds: Fewest seeds of an arm in it.
-        training_degrees: Of freedom, of the training's part; infinite where it counts as known.
+        error: Standard error from the variation of datasets and of trainings.
+        training: The part of `error` from the variation between trainings; NaN if unknown.
+        datasets: Number of datasets.
+        seeds: Smallest number of seeds of an arm in it.
+        training_degrees: Degrees of freedom of `training`; infinite where it counts as known.
     """
 
     value: float
@@ -97,7 +97,7 @@ class Estimate(NamedTuple):
 
     @property
     def degrees(self) -> float:
-        """Of freedom, of t: of the datasets, or of both parts (Welch and Satterthwaite)."""
+        """Degrees of freedom of t: from datasets alone or both parts (Welch and Satterthwaite)."""
         if math.isinf(self.training_degrees) or self.training == 0:
             return self.datasets - 1
         of_datasets = max(self.error**2 - self.training**2, 0.0)
@@ -106,7 +106,7 @@ class Estimate(NamedTuple):
 
     @property
     def half_width(self) -> float:
-        """Of the 95 % interval; NaN for a single dataset."""
+        """Half the width of the 95 % interval; NaN for a single dataset."""
         if self.datasets < 2:
             return float("nan")
         return float(stats.t.ppf((1 + LEVEL) / 2, self.degrees) * self.error)
@@ -122,7 +122,7 @@ class Estimate(NamedTuple):
         return self.value + self.half_width
 
     def p(self, threshold: float = 0.0) -> float:
-        """Two-sided p of the t-test that the contrast is this; 1 for a single dataset."""
+        """Two-sided p of a t-test that the contrast equals `threshold`; 1 for a single dataset."""
         distance = abs(self.value - threshold)
         if self.datasets < 2:
             return 1.0
@@ -137,13 +137,13 @@ def estimate(contrast: Contrast, source: Source, *, own_arms: bool = False) -> E
     Args:
         contrast: What to estimate.
         source: The measurements.
-        own_arms: Whether what varies from training to training is that of the contrast's own arms,
-            known from so few trainings as they have, in place of that of all arms of the study.
+        own_arms: Whether the variance between trainings is estimated from the contrast's own arms,
+            with few degrees of freedom, instead of pooled over all arms of the study.
 
     Raises:
-        Missing: Something it needs was not; the text names all of it.
+        Missing: Something that it needs was not measured; the text names all of it.
     """
-    parts = _placed(contrast, source)
+    parts = _with_lengths(contrast, source)
     tables = {arm: _part_table(part, source) for arm, part in parts.items()}
     common = sorted(set.intersection(*(set(table.index) for table in tables.values())), key=str)
     if not common:
@@ -152,8 +152,8 @@ def estimate(contrast: Contrast, source: Source, *, own_arms: bool = False) -> E
     values = contrast.constant + sum(table.mean(axis="columns") for table in tables.values())
     of_datasets = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.nan
     units = source.measured.units
-    again = units.groupby("arm")["seed"].nunique().loc[lambda seeds: seeds > 1].index
-    pool = again.intersection([*parts]) if own_arms else again
+    repeated_arms = units.groupby("arm")["seed"].nunique().loc[lambda seeds: seeds > 1].index
+    pool = repeated_arms.intersection([*parts]) if own_arms else repeated_arms
     varying = {arm: _between_trainings(part, source, pool) for arm, part in parts.items()}
     shares = [variance / tables[arm].shape[1] for arm, (variance, _) in varying.items()]
     training = float(np.sqrt(sum(shares)))
@@ -168,8 +168,8 @@ def estimate(contrast: Contrast, source: Source, *, own_arms: bool = False) -> E
     )
 
 
-def _placed(contrast: Contrast, source: Source) -> dict[str, Part]:
-    """The parts with `last` replaced by the longest length that all of them have."""
+def _with_lengths(contrast: Contrast, source: Source) -> dict[str, Part]:
+    """Return the parts, with `last` replaced by the longest length at which all were measured."""
     absent: list[str] = []
     for reading in contrast.readings:
         try:
@@ -191,7 +191,7 @@ def _placed(contrast: Contrast, source: Source) -> dict[str, Part]:
 
 
 def _part_table(part: Part, source: Source) -> pd.DataFrame:
-    """What a contrast has of one arm: datasets by seeds, those that all its readings have."""
+    """Sum one arm's readings: datasets by seeds, for those that all its readings have."""
     weighted = [weight * source.table(reading) for weight, reading in part]
     total = weighted[0]
     for table in weighted[1:]:
@@ -205,8 +205,8 @@ def _part_table(part: Part, source: Source) -> pd.DataFrame:
 def _between_trainings(part: Part, source: Source, pool: Collection[str]) -> tuple[float, int]:
     """Variance of an arm's part between trainings, pooled over arms, and its degrees of freedom.
 
-    Arms of the simplest form have datasets of their own, and are pooled by themselves. NaN and 0 if
-    no arm of the pool was trained twice and measured so.
+    Arms of the minimal example are measured on other datasets, so they are pooled separately. NaN
+    and 0 if no arm of the pool has these readings from two trainings.
     """
     squares, degrees = 0.0, 0
     for arm in pool:

@@ -2,9 +2,9 @@
 
     python -m experiments.study.cost [ARM ...] --scale small [--measured DIR] [--device cpu]
 
-Weights make no difference to them, so that models are built anew from the recipes of kept units.
-Arms take turns at every repeat: what else a machine does slows all of them alike. A file that is
-there is replaced, since times of two runs cannot be compared.
+Costs do not depend on weights, so models are built anew from the recipes of kept units. Arms take
+turns in every repeat, so that other load on the machine slows all of them alike. Files of an
+earlier run are replaced, since times of two runs cannot be compared.
 """
 
 import statistics
@@ -55,7 +55,12 @@ def main(argv: list[str] | None = None) -> int:
 def measure(
     models: Mapping[str, InContextModel], scale: Scale, device: str
 ) -> dict[str, pd.DataFrame]:
-    """Of each arm num_rows, fit_seconds, predict_seconds (100 queries; medians), state_bytes."""
+    """Measure all arms in turn.
+
+    Returns:
+        For each arm a table: num_rows, fit_seconds, predict_seconds (of 100 queries), state_bytes;
+        seconds are medians over repeats.
+    """
     tables: dict[str, list[dict[str, float]]] = {arm: [] for arm in models}
     for num_rows in scale.cost["rows"]:
         seconds: dict[str, list[tuple[float, float]]] = {arm: [] for arm in models}
@@ -75,7 +80,7 @@ def measure(
 def _once(
     model: InContextModel, num_rows: int, scale: Scale, device: str
 ) -> tuple[float, float, int]:
-    """Seconds to fit, seconds to predict, bytes of the state."""
+    """Return seconds to fit, seconds to predict, and bytes of the state."""
     generator = torch.Generator().manual_seed(SEED)
     columns, classes = columns_of(scale.lengths, model), scale.lengths["classes"]
     x = torch.randn(1, num_rows + NUM_QUERIES, columns, generator=generator).to(device)
@@ -101,10 +106,10 @@ def _untrained(scale: Scale, arm: str) -> InContextModel:
 
 
 def _folders(measured: Path, scale: Scale, arms: list[str]) -> dict[str, Path]:
-    """The folder of a kept unit of each arm that has one, that of the lowest seed.
+    """Return the folder of each arm's kept unit with the lowest seed, for arms that have one.
 
     Raises:
-        DataError: None of the arms has one, or a record cannot be read.
+        DataError: No arm has a kept unit, or a record cannot be read.
     """
     units = load(scale.name, measured).units
     trained = units[(units["status"] == "trained") & units["arm"].isin(arms)]

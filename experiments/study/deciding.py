@@ -1,4 +1,4 @@
-"""What would decide a claim that was not decided: more trainings, more data, or more steps."""
+"""What it would take to decide an undecided claim: more trainings, more data, or more steps."""
 
 import math
 
@@ -7,16 +7,16 @@ from experiments.study.contrasts import Estimate
 from experiments.study.readings import COST
 
 MOST_SEEDS = 16
-"""As many times the trainings as are worth asking for alone; beyond, data grow with them."""
+"""Largest multiple of the trainings that is considered alone; beyond, data are multiplied too."""
 MOST = 100
-"""As many times the trainings and the data."""
+"""Largest multiple of trainings and data that is considered."""
 
 
 def what_would_decide(verdict: Verdict) -> str:
-    """The verdict that an undecided claim would get, and the least that it takes.
+    """Return the verdict that an undecided claim would get, and the least effort for it, as text.
 
-    That is, if its estimate stayed where it is. p is multiplied by the number of claims in the
-    family, so that it is enough whatever becomes of the others.
+    This assumes that its estimate does not change. p is multiplied by the number of claims in the
+    family, so that the effort suffices whatever the p-values of the others are.
     """
     estimate = verdict.estimate
     assert estimate is not None, "a claim that is undecided was measured"
@@ -24,10 +24,10 @@ def what_would_decide(verdict: Verdict) -> str:
         return f"{verdict.unguarded}, if models that have left guessing (more steps) show the same"
     has_seeds = not math.isnan(estimate.training)
     for times in range(2, MOST_SEEDS + 1) if has_seeds else ():
-        if (then := _then(verdict, seeds=times)) != UNDECIDED:
+        if (then := _verdict_with(verdict, seeds=times)) != UNDECIDED:
             return f"{then}, with {times} times the trainings"
     for times in range(2, MOST + 1):
-        if (then := _then(verdict, seeds=times, data=times)) != UNDECIDED:
+        if (then := _verdict_with(verdict, seeds=times, data=times)) != UNDECIDED:
             if all(reading.measure == COST for reading in verdict.claim.contrast.readings):
                 return f"{then}, with {times} times the data"
             again = "" if has_seeds else ", if a second training of each model says the same"
@@ -35,8 +35,8 @@ def what_would_decide(verdict: Verdict) -> str:
     return f"more than {MOST} times the trainings and the data: the estimate is at the limit"
 
 
-def _then(verdict: Verdict, seeds: int, data: int = 1) -> str:
-    """The verdict of the same estimate from some times the trainings and the data."""
+def _verdict_with(verdict: Verdict, seeds: int, data: int = 1) -> str:
+    """Return the verdict with `seeds` times the trainings, `data` times the data, same estimate."""
     claim, estimate = verdict.claim, verdict.estimate
     assert estimate is not None
     training = 0.0 if math.isnan(estimate.training) else estimate.training

@@ -2,9 +2,9 @@
 
     python -m experiments.study.development --scale small_4x --tables FOLDER [--baseline NAME ...]
 
-Baselines see the rows, columns and folds that the scale gives its models. Their scores are kept
-beside the units; arms are measured by `experiments.study.run --measure development`. It prints the
-mean over tables of both.
+Baselines get the same rows, columns and folds as the models of the scale. Their scores are kept
+beside the units; arms are measured by `experiments.study.run --measure development`. The command
+prints the means over tables of both.
 """
 
 import argparse
@@ -41,8 +41,8 @@ def main(argv: list[str] | None = None) -> int:
         scale = Scale.read(arguments.scale)
         path = arguments.measured / scale.name / FILE
         if arguments.baseline:
-            _keep(_of_baselines(arguments.baseline, scale, arguments.tables), path)
-        rows = [*_means(_of_units(arguments.measured, scale)), *_means(_kept(path))]
+            _write(_of_baselines(arguments.baseline, scale, arguments.tables), path)
+        rows = [*_means(_of_units(arguments.measured, scale)), *_means(_read(path))]
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -63,13 +63,13 @@ def _of_units(measured: Path, scale: Scale) -> pd.DataFrame:
     return load(scale.name, measured).frame(DEVELOPMENT)
 
 
-def _kept(path: Path) -> pd.DataFrame:
+def _read(path: Path) -> pd.DataFrame:
     return pd.read_csv(path) if path.is_file() else pd.DataFrame()
 
 
-def _keep(rows: pd.DataFrame, path: Path) -> None:
-    """Put scores beside those of other baselines, in place of older ones of the same."""
-    older = _kept(path)
+def _write(rows: pd.DataFrame, path: Path) -> None:
+    """Add scores to the file; they replace older ones of the same baselines."""
+    older = _read(path)
     if len(older):
         older = older[~older["arm"].isin(rows["arm"])]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def _keep(rows: pd.DataFrame, path: Path) -> None:
 
 
 def _means(rows: pd.DataFrame) -> Iterator[list[str]]:
-    """A line for each training of an arm: the mean over tables of the mean over folds."""
+    """Yield a row for each training of an arm: means over tables of means over folds."""
     if rows.empty:
         return
     of_tables = rows.groupby(["arm", "seed", "table"], sort=False)[SCORES].mean()

@@ -17,7 +17,7 @@ TITLES = {"roc_auc": "ROC-AUC", "normalised_roc_auc": "normalised ROC-AUC"}
 
 
 def svg(figure: "Figure") -> str:
-    """The figure as SVG, the same text for the same figure."""
+    """Return a figure as SVG; the text is the same whenever the figure is."""
     import matplotlib as mpl
 
     out = io.StringIO()
@@ -27,12 +27,12 @@ def svg(figure: "Figure") -> str:
 
 
 def curves(summary: pd.DataFrame, trained: int) -> "Figure":
-    """Scores against rows of context, a panel for each score; shades are 95 % intervals.
+    """Draw scores against rows of context, a panel for each score; shading shows 95 % intervals.
 
     Args:
-        summary: Columns arm, num_rows, and for each score of `TITLES` its mean and, with
-            `_interval`, half the width of its interval.
-        trained: Rows of training, a dashed line.
+        summary: Columns arm, num_rows, and for each score of `TITLES` its mean, and half the width
+            of its interval in a column with the suffix `_interval`.
+        trained: Rows of a training table, marked by a dashed line.
     """
     shown = [name for name in TITLES if name in summary]
     figure, axes = panels(len(shown), width=4.6, height=3.6)
@@ -53,11 +53,11 @@ BELOW = {"loc": "outside lower center", "ncols": 3, "frameon": False, "fontsize"
 
 
 def norms(tables: Mapping[str, pd.DataFrame], trained: int) -> "Figure":
-    """Frobenius norms of states against rows of context: a panel for each arm, a line a layer.
+    """Draw Frobenius norms of states against rows of context: a panel per arm, a line per layer.
 
     Args:
-        tables: By arm, columns layer, num_rows, value.
-        trained: Rows of training.
+        tables: For each arm a table with columns layer, num_rows, value.
+        trained: Rows of a training table.
     """
     figure, axes = panels(len(tables), width=3.2, height=2.6)
     for (arm, table), ax in zip(tables.items(), axes, strict=True):
@@ -71,7 +71,7 @@ def norms(tables: Mapping[str, pd.DataFrame], trained: int) -> "Figure":
 
 
 def costs(table: pd.DataFrame) -> "Figure":
-    """Seconds to fit and to predict and bytes of the state against rows, on logarithmic axes.
+    """Draw seconds to fit and to predict and bytes of the state against rows, on log axes.
 
     Args:
         table: Columns arm, num_rows, fit_seconds, predict_seconds, state_bytes.

@@ -1,4 +1,4 @@
-"""What the study shows, in short: sentences that are shown while the verdicts they rest on hold."""
+"""Summary sentences of the study, each shown only while the verdicts that it rests on hold."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +17,8 @@ class Finding(NamedTuple):
     """A sentence of the first page.
 
     Attributes:
-        says: The sentence; a claim's name in braces stands for the estimate.
-        rests_on: The verdict of each claim with which it is true.
+        says: The sentence; a claim's name in braces is replaced by its estimate.
+        rests_on: For each claim that it rests on, the verdict that makes it true.
     """
 
     says: str
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
         return all(verdicts[claim].verdict == verdict for claim, verdict in self.rests_on.items())
 
     def text(self, verdicts: Mapping[str, Verdict]) -> str:
-        """The sentence with its numbers, marked if a verdict hangs on what all arms vary."""
+        """The sentence with numbers; marked if a verdict depends on pooling over all arms."""
         estimates = {name: verdicts[name].estimate for name in self.rests_on}
         numbers = {name: f"{x.value:.3f}" for name, x in estimates.items() if x is not None}
         text = self.says.format_map(numbers)
@@ -42,7 +42,7 @@ def read(claims: Sequence[str], path: Path = FINDINGS) -> list[Finding]:
 
     Args:
         claims: Names of all claims.
-        path: Of the file.
+        path: Path of the file.
 
     Raises:
         ConfigError: A finding rests on a claim or a verdict that does not exist.
@@ -59,7 +59,7 @@ def read(claims: Sequence[str], path: Path = FINDINGS) -> list[Finding]:
 
 
 def in_short(verdicts: Sequence[Verdict]) -> str:
-    """The findings that hold as a list; empty if none does."""
+    """Return the findings that hold as a markdown list; empty if none does."""
     by_claim = {x.claim.name: x for x in verdicts}
     shown = [x.text(by_claim) for x in read([*by_claim]) if x.holds(by_claim)]
     return "In short:\n\n" + "\n".join(f"- {text}" for text in shown) if shown else ""

@@ -15,13 +15,13 @@ class Item(NamedTuple):
     """A table or figure of the paper.
 
     Attributes:
-        name: Of its page.
-        title: In our words.
+        name: Name of its page.
+        title: Its title in our words.
         shown_in: The paper's table, figure or section.
-        parts: Of its page, by their names in `parts.PARTS`.
-        paper: What the paper shows, the shape of its curves.
-        arms: That it needs, in the order in which they are shown.
-        table: The paper's table of means that its page shows, if it shows one.
+        parts: Parts of its page, by their names in `parts.PARTS`.
+        paper: What the paper shows, such as the shape of its curves.
+        arms: The arms that it needs, in the order in which they are shown.
+        table: Number of the paper's table of means that its page shows; None if it shows none.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Item(NamedTuple):
 
 @cache
 def items() -> Mapping[str, Item]:
-    """All of them, by name, in the order of the paper."""
+    """Return all items by name, in the order of the paper."""
     content = yaml.safe_load((HERE / "items.yaml").read_text(encoding="utf-8"))
     return {
         name: Item(name, **about | {"parts": tuple(about["parts"]), "arms": tuple(about["arms"])})
@@ -45,9 +45,9 @@ def items() -> Mapping[str, Item]:
 
 @cache
 def expected() -> pd.DataFrame:
-    """Numbers of the paper that are not in its tables of means.
+    """Return the paper's numbers that are not in its tables of means.
 
-    Columns item, arm, quantity, num_rows (of the paper's models, which were trained with 1,000;
-    NaN where there is none), value, source.
+    Columns are item, arm, quantity, num_rows, value and source. `num_rows` refers to the paper's
+    models, which were trained with 1,000 rows; it is NaN for numbers without a length.
     """
     return pd.read_csv(HERE / "expected.csv")

@@ -1,4 +1,4 @@
-"""What was measured of all units of a scale, read back as tables."""
+"""Reads the measurements of all units of a scale as tables."""
 
 import json
 from pathlib import Path
@@ -16,21 +16,21 @@ RECORDED = [*LEADING, "scale", "commit", "status", "reason"]
 
 
 class Measurements(NamedTuple):
-    """All that is kept of a scale.
+    """All kept measurements of a scale.
 
     Attributes:
-        units: A row for each unit: what its unit.json says.
-        folder: Of the scale.
+        units: A row for each unit, with the contents of its unit.json.
+        folder: Folder of the scale.
     """
 
     units: pd.DataFrame
     folder: Path
 
     def frame(self, measure: str) -> pd.DataFrame:
-        """A measure of all units that have it: columns arm, seed, identity and its own.
+        """Return a measure of all units that have it: columns arm, seed, identity and its own.
 
         Raises:
-            DamagedFile: A file is not what was written.
+            DamagedFile: A file was changed or cut off after it was written.
         """
         parts = []
         for unit in self.units.itertuples(index=False):
@@ -45,10 +45,10 @@ class Measurements(NamedTuple):
 
 
 def load(scale: str, root: Path) -> Measurements:
-    """The measurements of a scale under a folder.
+    """Load the measurements of a scale from `root`.
 
     Raises:
-        DataError: A unit's record cannot be read, or is that of another folder.
+        DataError: A unit's record cannot be read, or belongs to another folder.
     """
     folder, records = root / scale, []
     for path in sorted(folder.glob(f"*/{UNIT}")):

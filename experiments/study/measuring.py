@@ -1,4 +1,4 @@
-"""Measurements of trained units: tidy tables of kilobytes, which stay when the weights are gone."""
+"""Measurements of trained units: tidy tables of kilobytes, which are kept without the weights."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -30,8 +30,8 @@ from tabicl_linear.parquet import write_table
 from tabicl_linear.priors import GaussianUniformPrior
 
 Measure = Callable[[Path, Scale, str], pd.DataFrame]
-"""From a checkpoint, its scale and a device to a tidy table, which is empty where the model has
-nothing of the kind."""
+"""Measures a checkpoint, given its scale and a device; returns a tidy table, which is empty if the
+model lacks what is measured."""
 
 MEASURES: Mapping[str, Measure] = {
     "training": training_curve.measure,
@@ -42,19 +42,19 @@ MEASURES: Mapping[str, Measure] = {
     "oracle": oracle.measure,
     "states": states.measure,
 }
-"""In the order in which they are taken."""
+"""Measurements on synthetic tables, in the order in which they are taken."""
 ON_TABLES: Mapping[str, Callable[[Path, Scale, str, Path], pd.DataFrame]] = {
     "real": real.measure,
     "oracle_real": oracle_real.measure,
     real.DEVELOPMENT: real.development,
 }
-"""Those that read real tables, from a folder that is their last argument."""
+"""Measurements on real tables; the last argument is the folder of the tables."""
 
 
 def of_arm(name: str, arm: str, tables: Path | None) -> Measure:
-    """The measurement of that name of an arm; `tables` is for those that read real tables.
+    """Return the measurement `name` for an arm; `tables` is for those that read real tables.
 
-    What holds of Gaussian features and uniform labels is measured on such datasets.
+    Arms of the minimal example are measured on Gaussian features with uniform labels.
     """
     if name == "lengths" and arm in MINIMAL:
         return partial(lengths.measure, prior=GaussianUniformPrior())
@@ -62,16 +62,16 @@ def of_arm(name: str, arm: str, tables: Path | None) -> Measure:
 
 
 def chosen(asked: Sequence[str] | None, tables: Path | None) -> list[str]:
-    """The measures to take: those that are asked for, or all that can be taken.
+    """Return the measurements to take: those asked for, or all that are possible.
 
-    Development tables are read only if they are asked for.
+    The measurement on development tables is taken only if it is asked for.
 
     Args:
         asked: Their names; None for all.
         tables: Folder of real tables, if there is one.
 
     Raises:
-        ConfigError: A measure needs tables, and there is no folder, or one without its suites.
+        ConfigError: A measurement needs tables, and there is no folder or it lacks the suites.
         DataError: The folder cannot be read.
     """
     on_folder = [name for name in ON_TABLES if name != real.DEVELOPMENT] if tables else []
@@ -89,11 +89,11 @@ class Measuring(NamedTuple):
     """How trained units are measured.
 
     Attributes:
-        scale: Theirs, with the options of measurements.
-        store: Where they were trained.
-        measured: Where all measurements are kept.
+        scale: Scale of the units, with the options of measurements.
+        store: Folder of the trained units.
+        measured: Folder in which all measurements are kept.
         device: cpu or cuda.
-        tables: Folder of real tables, for what reads them.
+        tables: Folder of real tables, for measurements on them.
     """
 
     scale: Scale
@@ -103,7 +103,7 @@ class Measuring(NamedTuple):
     tables: Path | None
 
     def take(self, name: str, unit: Unit) -> None:
-        """Take a measurement of a unit, one of `MEASURES` or `ON_TABLES`, unless it is there."""
+        """Take a measurement of a unit (see `MEASURES`, `ON_TABLES`) unless its file exists."""
         folder, trained = (
             self.measured / self.scale.name / unit.identity,
             self.store / unit.identity,

@@ -1,4 +1,4 @@
-"""Parts with the hidden-state oracle, on synthetic and on real tables, and what comes near it."""
+"""Parts of pages with the hidden-state oracle on synthetic and real tables, and cheaper states."""
 
 import pandas as pd
 
@@ -12,7 +12,7 @@ PLAIN, ORACLE = "plain", "oracle"
 
 
 def oracle(tables: Tables, item: Item) -> Section | None:
-    """States as fitted, and optimised."""
+    """Scores with states as fitted, and with optimised ones."""
     scores = of_arms(tables, "oracle", item.arms)
     if scores.empty:
         return None
@@ -60,7 +60,7 @@ def oracle_real(tables: Tables, item: Item) -> Section | None:
 
 
 def states(tables: Tables, item: Item) -> Section | None:
-    """Other ways to states, by what they gain and cost, and by their share of the oracle's gain."""
+    """Other ways to compute states: gain, cost, and share of the oracle's gain."""
     scores = of_arms(tables, "states", item.arms)
     if scores.empty:
         return None
@@ -96,7 +96,7 @@ def states(tables: Tables, item: Item) -> Section | None:
 
 
 def _oracle_gain(optimised: pd.DataFrame, arm: str, length: int) -> pd.Series:
-    """Gain of the oracle by dataset; empty where it was not run."""
+    """Return the oracle's gain by dataset; empty if it was not run."""
     if optimised.empty:
         return pd.Series(dtype=float)
     same = optimised[(optimised["arm"] == arm) & (optimised["num_rows"] == length)]
@@ -107,7 +107,7 @@ def _oracle_gain(optimised: pd.DataFrame, arm: str, length: int) -> pd.Series:
 
 
 def _share(gains: pd.Series, best: pd.Series) -> Cell:
-    """The part of the oracle's mean gain; a dash where the oracle gained nothing."""
+    """Return the share of the oracle's mean gain; a dash if the oracle gained nothing."""
     common = gains.index.intersection(best.index)
     if not len(common) or best[common].mean() <= 0:
         return DASH

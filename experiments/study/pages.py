@@ -20,7 +20,7 @@ from experiments.study.verdict_table import (
 from tabicl_linear.report.layout import Cell, Table, markdown
 
 FRONT = ("length_gap", "update_dynamics", "mitigations")
-"""Items whose first figure stands on the first page."""
+"""Items whose first figure is shown on the first page."""
 NO_RESULT = "Nothing on these pages is a result: scale smoke shows that everything runs."
 BACK = "../README.md"
 SHARED = (
@@ -39,14 +39,14 @@ HOW = f"Columns and words are explained on the [first page]({BACK})."
 
 
 class Report(NamedTuple):
-    """What all pages share.
+    """Contents that all pages share.
 
     Attributes:
-        scale: Its name.
-        order: The arms that it plans.
+        scale: Name of the scale.
+        order: The arms that the scale plans, most important first.
         study: The measurements.
-        verdicts: Of all claims.
-        command: That makes the pages.
+        verdicts: Verdicts of all claims.
+        command: The command that writes the pages.
     """
 
     scale: str
@@ -57,12 +57,12 @@ class Report(NamedTuple):
 
     @property
     def guessing(self) -> dict[str, float]:
-        """Arms near guessing, and their mean ROC-AUC."""
+        """Mean ROC-AUC of each arm that is near guessing."""
         return near_guessing(self.study.tables, self.study.trained)
 
 
 def pages(report: Report) -> dict[str, str]:
-    """All pages and figures by their paths."""
+    """Return all pages and figures by their paths."""
     files: dict[str, str] = {}
     for item in items().values():
         files |= _item_page(report, item)
@@ -175,7 +175,7 @@ def _summary(report: Report, front: Sequence[Verdict]) -> str:
 
 
 def _reliable(verdicts: Sequence[Verdict]) -> str:
-    """How many verdicts the claims' own arms alone would give as well."""
+    """Say how many verdicts stay the same with the variance of the claims' own arms alone."""
     seen = [x for x in verdicts if x.verdict == SEEN]
     both, known = (
         [x for x in some if x.by_own_arms and not x.hangs_on_pool] for some in (seen, verdicts)

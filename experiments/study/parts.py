@@ -22,9 +22,9 @@ REFERENCE = "mixers"
 SHOWN_BINS = 8
 """Columns of a table of lookbacks."""
 PAPER_ROWS = 1000
-"""Rows that the paper's models were trained with."""
+"""Rows of the tables with which the paper's models were trained."""
 MEASURED_IN = {"roc_auc": "lengths", "state_bytes": "cost"}
-"""The measurement that holds a quantity of the paper's numbers."""
+"""The measurement that corresponds to a quantity of the paper's numbers."""
 CURVES = (
     "In the figure the dashed line marks the trained length, and shading shows 95 % intervals over "
     "datasets. All arms read the same datasets, so differences between them are more certain than "
@@ -33,11 +33,11 @@ CURVES = (
 
 
 class Study(NamedTuple):
-    """What pages are made of.
+    """The measurements behind the pages.
 
     Attributes:
         tables: All measurements.
-        trained: Rows of a table of training.
+        trained: Rows of a training table.
     """
 
     tables: Tables
@@ -45,16 +45,16 @@ class Study(NamedTuple):
 
 
 def summary(study: Study, scores: pd.DataFrame) -> pd.DataFrame:
-    """Means and intervals over datasets of scores, plain and normalised, by arm and length.
+    """Average scores over datasets, plain and normalised, with intervals, by arm and length.
 
     Args:
-        study: Whose reference set normalises.
+        study: The measurements, whose reference set of arms normalises scores.
         scores: Columns arm, seed, dataset, num_rows, roc_auc, accuracy; seeds are averaged.
     """
     keys = ["arm", "dataset", "num_rows"]
     means = scores.groupby(keys, as_index=False, sort=False)[["roc_auc", "accuracy"]].mean()
     reference = of_arms(study.tables, "lengths", items()[REFERENCE].arms)
-    # The floor is that of contexts up to the trained length, which the paper's was 1,000 rows.
+    # The floor comes from contexts up to the trained length, which was 1,000 rows in the paper.
     reference = reference[reference["dataset"].isin(means["dataset"])].copy()
     reference["num_rows"] = np.where(reference["num_rows"] <= study.trained, 0, SHORT_ROWS + 1)
     if set(means["dataset"]) <= set(reference.loc[reference["num_rows"] == 0, "dataset"]):
@@ -65,7 +65,7 @@ def summary(study: Study, scores: pd.DataFrame) -> pd.DataFrame:
         row = {"arm": arm, "seeds": seeds[arm], "num_rows": int(length), "datasets": len(group)}
         for name in group.columns.difference(keys):
             values = group[name].dropna().to_numpy(float)
-            # Where the reference set is not measured there is nothing to normalise by.
+            # Normalised scores are missing where the reference set was not measured.
             row[name] = values.mean() if len(values) else np.nan
             row[f"{name}_interval"] = half_width(values)
         rows.append(row)
@@ -88,7 +88,7 @@ def lengths(study: Study, item: Item) -> Section | None:
 
 
 def shapes(scores: pd.DataFrame) -> str:
-    """What the curves of a summary do, in words and numbers."""
+    """Describe the peak and the fall of each curve of a summary."""
     lines = []
     for arm, points in scores.groupby("arm", sort=False):
         points = points.set_index("num_rows")["roc_auc"].sort_index()
@@ -100,7 +100,7 @@ def shapes(scores: pd.DataFrame) -> str:
 
 
 def decay_at_evaluation(study: Study, item: Item) -> Section | None:
-    """Arms that were trained without decay, read with it."""
+    """Scores of arms trained without decay of write rates and evaluated with it."""
     decayed = of_arms(study.tables, "decay_at_evaluation", item.arms)
     if decayed.empty:
         return None
@@ -114,7 +114,7 @@ def decay_at_evaluation(study: Study, item: Item) -> Section | None:
 
 
 def blocks(study: Study, item: Item) -> Section | None:
-    """Arms whose contexts were read in blocks, beside a plain reading of the same datasets."""
+    """Scores of contexts that were read in blocks, and in one piece on the same datasets."""
     cut = of_arms(study.tables, "blocks", item.arms)
     if cut.empty:
         return None
@@ -130,9 +130,9 @@ def blocks(study: Study, item: Item) -> Section | None:
 def _beside_plain(
     study: Study, item: Item, readings: pd.DataFrame, labels: pd.Series
 ) -> pd.DataFrame:
-    """Scores of readings under labels of their own, and plain ones on the same datasets.
+    """Summarise readings under their own labels, and plain scores on the same datasets.
 
-    Of an arm that was read so in some seeds alone, the plain scores are those of these seeds.
+    If an arm has these readings only for some seeds, its plain scores are from the same seeds.
     """
     plain = of_arms(study.tables, "lengths", item.arms)
     plain = plain[plain["dataset"].isin(readings["dataset"])]
@@ -152,7 +152,7 @@ def write_rates(study: Study, item: Item) -> Section | None:
         return None
     profiles = {}
     for arm, table in looks.groupby("arm", sort=False):
-        # Seeds share their datasets: as values of their own they would feign more of these.
+        # Seeds share datasets. Without averaging them first, they would count as more datasets.
         tasks = table.groupby(["layer", "num_rows", "task"], as_index=False)["value"].mean()
         groups = tasks.groupby(["layer", "num_rows"])["value"]
         profile = groups.agg(["mean", lambda values: half_width(values.to_numpy())])
@@ -171,7 +171,7 @@ def write_rates(study: Study, item: Item) -> Section | None:
 
 
 def contributions(study: Study, item: Item) -> Section | None:
-    """What is left of early tokens in the state of the longest context (C_s)."""
+    """The weight (C_s) of earlier tokens in the state of the longest context."""
     tables = _quantity(study, item, "log10_contribution")
     if not tables:
         return None
@@ -297,4 +297,4 @@ PARTS: Mapping[str, Part] = {
     "cost": cost,
     "expected": expected_numbers,
 }
-"""By name; each gives None where nothing of it was measured."""
+"""Parts by name; each returns None if nothing of it was measured."""

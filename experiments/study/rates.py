@@ -2,7 +2,7 @@
 
     python -m experiments.study.rates [ARM ...] --scale small [--store DIR]
 
-The rates that win are written by hand into the scale's file, before its arms are trained.
+The best rates are written into the scale's file by hand, before its arms are trained.
 """
 
 import argparse
@@ -29,7 +29,7 @@ COLUMNS = ["arm", "rate", "steps", "val_loss", "val_roc_auc", "train_seconds", "
 
 
 def trials(scale: Scale, arm: str, code: TrainingCode) -> list[tuple[float, Unit]]:
-    """A unit for each rate, with the first seed."""
+    """Return each rate with a unit that trains the arm with it, with the first seed."""
     config = scale.config_of(arm)
     steps = config["trainer"]["max_steps"] // SHARE
     short = {"trainer": {"max_steps": steps, "val_check_interval": steps}}
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         for arm in arguments.arms or FAMILIES:
             for rate, unit in trials(scale, arm, code):
                 record = train(unit, store, "cpu")
-                _keep({**record, "rate": rate}, arguments.measured / scale.name / FILE)
+                _write({**record, "rate": rate}, arguments.measured / scale.name / FILE)
     except (ConfigError, OutputInUse) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -69,8 +69,8 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _keep(record: dict[str, object], path: Path) -> None:
-    """Put a trial into the table of all, in place of an older one of the same arm and rate."""
+def _write(record: dict[str, object], path: Path) -> None:
+    """Add a trial to the file; it replaces an older one of the same arm and rate."""
     rows = pd.DataFrame([{name: record.get(name) for name in COLUMNS}])
     if path.is_file():
         rows = pd.concat([pd.read_csv(path), rows])

@@ -1,4 +1,4 @@
-"""What `arm:variant@place` of a claim reads: a table of datasets by seeds (docs/study.md)."""
+"""Reads a term `arm:variant@place` of a contrast: a table of datasets by seeds (docs/study.md)."""
 
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
@@ -11,18 +11,18 @@ from experiments.study.measurements import Measurements
 from tabicl_linear.errors import DataError
 
 NEAR = 1.1
-"""A length stands for a multiple of the trained rows if it is within this factor of it."""
+"""A measured length counts as a multiple of the trained rows if it is within this factor of it."""
 LONG = 8
 """Multiple of the trained rows from which times and bytes count."""
 SAME_SCORE = 0.01
-"""Scores of one dataset, read twice, may differ by so much.
+"""Largest difference of two measured scores that may belong to the same dataset.
 
-A plain fit takes the statistics of columns from its own rows, `lengths` from those of the longest
-context, which moves ROC-AUC by 0.003 at most; two datasets differ by 0.1."""
+A plain fit takes column statistics from its own rows, `lengths` from those of the longest context;
+this changes ROC-AUC by 0.003 at most, whereas two datasets differ by 0.1."""
 BENCHMARKS = {"real": ("cc18", "tabarena"), "large": ("large",)}
-"""Places that are real tables, and the benchmarks that they join."""
+"""Places that mean real tables, and the benchmarks that they consist of."""
 COST = "cost"
-"""The measure that does not depend on what was trained."""
+"""The measure that does not depend on the weights."""
 
 
 class Missing(Exception):
@@ -34,10 +34,10 @@ class Tables:
 
     Attributes:
         units: A row for each unit that was trained.
-        failed: A row for each that was not.
+        failed: A row for each unit whose training failed.
 
     Raises:
-        DataError: An arm and a seed stand twice.
+        DataError: Two trained units have the same arm and seed.
     """
 
     def __init__(self, measured: Measurements) -> None:
@@ -55,20 +55,20 @@ class Tables:
         self._of_arms = cache(lambda measure: dict(iter(self.frame(measure).groupby("arm"))))
 
     def frame(self, measure: str) -> pd.DataFrame:
-        """A measure of all units: columns arm, seed, identity and its own."""
+        """Return a measure of all units: columns arm, seed, identity and its own."""
         return self._read(measure)
 
     def of_arm(self, measure: str, arm: str) -> pd.DataFrame:
-        """Its rows of one arm; no row if there are none."""
+        """Return the rows of a measure for one arm; a table without rows if there are none."""
         return self._of_arms(measure).get(arm, self.frame(measure).iloc[:0])
 
 
 class Reading(NamedTuple):
-    """What a claim asks of one arm.
+    """One quantity of one arm in a contrast.
 
     Attributes:
         arm: Its name.
-        variant: How it is read; empty for its plain scores.
+        variant: Which quantity, a key of `MEASURE_OF`; empty for plain scores.
         place: A multiple of the trained rows, `last`, `long`, `real` or `large`.
     """
 
@@ -78,7 +78,7 @@ class Reading(NamedTuple):
 
     @property
     def measure(self) -> str:
-        """The measure that holds it."""
+        """The measure that contains it."""
         if self.place in BENCHMARKS:
             return "oracle_real" if self.variant in ("plain", "oracle") else "real"
         return MEASURE_OF[self.variant][0]
@@ -89,8 +89,8 @@ class Source(NamedTuple):
 
     Attributes:
         measured: All measurements of a scale.
-        trained_rows: Rows of a table of training at that scale.
-        metric: Column that is read where there are several: roc_auc, accuracy or log_loss.
+        trained_rows: Rows of a training table at that scale.
+        metric: Column of scores to read: roc_auc, accuracy or log_loss.
     """
 
     measured: Tables
@@ -99,7 +99,9 @@ class Source(NamedTuple):
 
     @lru_cache(maxsize=1024)  # noqa: B019 - claims of a family share most of their readings
     def table(self, reading: Reading) -> pd.DataFrame:
-        """Values of a reading, only to be read: a row for each dataset, a column for each seed.
+        """Return the values of a reading: a row for each dataset, a column for each seed.
+
+        The table is cached and must not be changed.
 
         Raises:
             Missing: It was not measured.
@@ -114,7 +116,7 @@ class Source(NamedTuple):
         return MEASURE_OF[reading.variant][1](self, rows, reading)
 
     def of(self, reading: Reading) -> pd.DataFrame:
-        """All rows that the measure of a reading has of its arm.
+        """Return all rows of the reading's measure for its arm.
 
         Raises:
             Missing: There are none.
@@ -125,14 +127,14 @@ class Source(NamedTuple):
         return rows
 
     def lengths(self, reading: Reading) -> set[int]:
-        """Numbers of rows at which a reading was measured."""
+        """Return the numbers of rows at which a reading was measured."""
         return set(self.of(reading)["num_rows"].astype(int))
 
     def nearest(self, rows: pd.DataFrame, reading: Reading) -> int:
-        """The measured number of rows that stands for the place of a reading.
+        """Return the measured number of rows that is nearest to the place of a reading.
 
         Raises:
-            Missing: None is near.
+            Missing: None is within the factor `NEAR` of it.
         """
         wanted = float(reading.place) * self.trained_rows
         lengths = rows["num_rows"].unique().astype(float)
@@ -148,10 +150,10 @@ def _scores(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFram
 
 
 def _oracle(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFrame:
-    """Of the states as fitted, or optimised.
+    """Read scores with states as fitted or optimised.
 
-    Where the plain scores are not those of `lengths`, the datasets are others, and get other names,
-    so that nothing is paired with them.
+    Where plain scores differ from those of `lengths`, the datasets were others. They get other
+    names then, so that they are not paired with those of `lengths`.
     """
     at = source.nearest(rows, reading)
     rows = rows[rows["num_rows"] == at]
@@ -171,7 +173,7 @@ def _oracle(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFram
 
 
 def _states(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFrame:
-    """Of states that were come by in another way than by one pass."""
+    """Read scores with states that were computed in another way than by one pass."""
     rows = rows[rows["reading"] == reading.variant]
     if rows.empty:
         raise Missing(f"{reading.arm} ({reading.variant.replace('_', ' ')})")
@@ -201,7 +203,7 @@ def _look(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFrame:
 
 
 def _bin(source: Source, rows: pd.DataFrame, reading: Reading) -> int:
-    """The bin of positions, named by its last, that holds the place of a reading."""
+    """Return the last position of the bin that contains the place of a reading."""
     wanted = float(reading.place) * source.trained_rows
     ends = np.sort(rows["num_rows"].unique())
     after = ends[ends >= wanted / NEAR]
@@ -211,7 +213,7 @@ def _bin(source: Source, rows: pd.DataFrame, reading: Reading) -> int:
 
 
 def _cost(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFrame:
-    """Logarithms of a cost by rows, or their slopes from one number of rows to the next."""
+    """Read the logarithms of a cost, or their slopes from one number of rows to the next."""
     column, slope = COSTS[reading.variant]
     shortest = LONG * source.trained_rows / NEAR
     rows = rows[rows["num_rows"] >= shortest].rename(columns={"num_rows": "dataset"})
@@ -237,16 +239,16 @@ LOOKS = {
     "cosine_early": ("cosine_drift", "early"),
     "cosine_deep": ("cosine_drift", "deep"),
 }
-"""Quantity of `looks`, and the layers whose mean counts."""
+"""For each variant, the quantity of `looks` and the layers that are averaged."""
 STATES = ("once", "trajectory", "orders", "second_pass", "second_pass_trajectory")
-"""Readings of `states`."""
+"""Variants that read `states`."""
 COSTS = {
     "fit_exponent": ("fit_seconds", True),
     "predict_exponent": ("predict_seconds", True),
     "state_exponent": ("state_bytes", True),
     "log_fit_seconds": ("fit_seconds", False),
 }
-"""Column of `cost`, and whether its slope counts."""
+"""For each variant, the column of `cost` and whether its slope is read."""
 Read = Callable[[Source, pd.DataFrame, Reading], pd.DataFrame]
 MEASURE_OF: Mapping[str, tuple[str, Read]] = {
     "": ("lengths", _scores),
@@ -258,4 +260,4 @@ MEASURE_OF: Mapping[str, tuple[str, Read]] = {
     **{name: ("looks", _look) for name in LOOKS},
     **{name: (COST, _cost) for name in COSTS},
 }
-"""The measure of every variant, and how it is read."""
+"""For each variant, its measure and the function that reads it."""

@@ -1,11 +1,10 @@
-"""Every table and figure of the study anew, from the measurements that are kept.
+"""Write every table and figure of the study from the kept measurements.
 
     python -m experiments.study.report --scale small [--measured DIR] [--output docs/results]
 
-Pages of other scales than small go to runs/study/SCALE/results by default.
-
-Writes README.md (verdicts first), study/claims.md, and a page with its figures for each item. What
-was not measured is named on the pages.
+Writes README.md (verdicts first), study/claims.md, study/units.md, and a page with figures for each
+item. The pages name what was not measured. Pages of other scales than small go to
+runs/study/SCALE/results by default.
 """
 
 import argparse
@@ -45,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for line in _kept(arguments):
+    for line in _unit_lines(arguments):
         print(line)
     print(f"wrote {arguments.output / 'README.md'} and {len(files) - 1} files beside it")
     return 0
@@ -70,8 +69,8 @@ def _files(arguments: argparse.Namespace, command: str) -> dict[str, str]:
     return pages(Report(scale.name, scale.order, study, verdicts, command))
 
 
-def _kept(arguments: argparse.Namespace) -> Iterator[str]:
-    """A line for each unit whose measurements are kept."""
+def _unit_lines(arguments: argparse.Namespace) -> Iterator[str]:
+    """Yield a line for each unit whose measurements are kept."""
     measured = load(arguments.scale, arguments.measured)
     for unit in measured.units.sort_values(["arm", "seed"]).itertuples():
         names = sorted(path.stem for path in (measured.folder / unit.identity).glob("*.parquet"))
@@ -80,7 +79,7 @@ def _kept(arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
-    """Write all files, and remove figures of the study that are drawn no longer."""
+    """Write all files, and remove figures of the study that are no longer drawn."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

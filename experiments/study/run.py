@@ -2,9 +2,9 @@
 
     python -m experiments.study.run [ITEM_OR_ARM ...] --scale small [--store DIR] [--measured DIR]
 
-Stopped anywhere, the same command goes on; a unit whose measurements are kept is not trained again
-(`--again` does, for measurements that it lacks). `--shard i/n` takes every n-th unit, from the i-th
-on, for clusters (slurm/study.sbatch). Measurements are kept in experiments/study/measured;
+If stopped, the same command continues. A unit whose measurements are kept is not trained again,
+except with `--again`, for measurements that it lacks. `--shard i/n` takes every n-th unit, from the
+i-th on, for clusters (slurm/study.sbatch). Measurements are kept in experiments/study/measured;
 `python -m experiments.study.report` makes tables and figures of them.
 """
 
@@ -62,7 +62,7 @@ def _main(arguments: argparse.Namespace) -> int:
         return 0
     measuring = Measuring(scale, store, arguments.measured, arguments.device, arguments.tables)
     began, worked, failed = time.monotonic(), 0, 0
-    reasons = [_left_alone(unit, scale, store, arguments) for unit in mine]
+    reasons = [_reason_to_skip(unit, scale, store, arguments) for unit in mine]
     for index, (unit, reason) in enumerate(zip(mine, reasons, strict=True)):
         line = f"unit {index + 1} of {len(mine)}: {unit}"
         if worked:
@@ -86,7 +86,7 @@ def _main(arguments: argparse.Namespace) -> int:
 
 
 def _planned(arguments: argparse.Namespace, scale: Scale, store: Path) -> list[Unit]:
-    """The units that are asked for; a store for them is opened if they are to be trained."""
+    """Return the units that are asked for; open the store if they are to be trained."""
     arms = arms_of(arguments.items, scale)
     if arguments.measure_only:
         return stored(store, scale.name, arms, arguments.seeds)
@@ -96,8 +96,10 @@ def _planned(arguments: argparse.Namespace, scale: Scale, store: Path) -> list[U
     return units(scale, arms, arguments.seeds, code)
 
 
-def _left_alone(unit: Unit, scale: Scale, store: Path, arguments: argparse.Namespace) -> str | None:
-    """Why a unit is neither trained nor measured; None if it is."""
+def _reason_to_skip(
+    unit: Unit, scale: Scale, store: Path, arguments: argparse.Namespace
+) -> str | None:
+    """Return why a unit is neither trained nor measured; None if it is."""
     if unit.config != scale.config_of(unit.arm):
         return "left alone: its recipe is not that of the scale any more"
     if arguments.again or (store / unit.identity).is_dir():
@@ -117,9 +119,9 @@ def _left_alone(unit: Unit, scale: Scale, store: Path, arguments: argparse.Names
 
 
 def _kept(unit: Unit, folder: Path) -> dict[str, Any] | None:
-    """The record of a trained unit of the same arm, seed and recipe whose measurements are there.
+    """Return the record of a kept unit with the same arm, seed and recipe; None if there is none.
 
-    It may have been trained by other code: the commit that it names stands beside every result.
+    It may have been trained by other code; its commit is shown beside every result.
 
     Raises:
         ConfigError: The kept unit of this arm and seed has another recipe.

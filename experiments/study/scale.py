@@ -1,4 +1,4 @@
-"""A scale of the study: how large its arms are, and what is measured of them."""
+"""Scales of the study: how large the arms are, and how they are measured."""
 
 from fnmatch import fnmatchcase
 from functools import reduce
@@ -13,29 +13,29 @@ from tabicl_linear.overlays import expanded, laid_over
 HERE = Path(__file__).parent
 CONFIGS = HERE.parents[1] / "configs"
 ITEMS_OR_ARMS = "items of the study or arms (arm:ridge where an item has the name, too)"
-"""What a command says of its arguments that `arms_of` reads."""
+"""Help text for command-line arguments that `arms_of` reads."""
 
 Tree = dict[str, Any]
 
 
 class Scale(NamedTuple):
-    """What stands in a file of `scales/`.
+    """The contents of a file of `scales/`.
 
     Attributes:
         name: smoke, small, small_4x, medium or paper.
-        config: Laid over the config of every arm.
-        arms: Patterns of names, to what is laid over the arms that match, in order.
-        trained_rows: Rows of a table of training.
+        config: Config that is laid over that of every arm.
+        arms: Configs by patterns of names; each is laid over the matching arms, in order.
+        trained_rows: Rows of a training table.
         order: The arms that are trained, most important first.
         lengths: Options of the measurement of length generalisation.
         looks: Options of the look at states and write rates.
         oracle: Options of the hidden-state oracle.
         states: Options of cheaper ways to better states.
-        blocks: Options of reading in blocks.
-        decay_at_evaluation: Options of the decay of write rates at evaluation alone.
-        cost: Options of times and bytes.
-        real: Options of real tables: most rows of a benchmark's tables, columns, folds.
-        oracle_real: The same for the oracle, with how many of the folds are used.
+        blocks: Options of reading contexts in blocks.
+        decay_at_evaluation: Options of the decay of write rates at evaluation only.
+        cost: Options of the measurement of times and bytes.
+        real: Options of real tables: maximum rows of a benchmark's tables, columns, folds.
+        oracle_real: The same for the oracle, with the number of folds to use.
     """
 
     name: str
@@ -55,10 +55,10 @@ class Scale(NamedTuple):
 
     @classmethod
     def read(cls, name: str) -> "Scale":
-        """The scale of a name.
+        """Read the scale of a name.
 
         Raises:
-            ConfigError: There is none, or it names an arm that does not exist.
+            ConfigError: There is no such scale, or it names an arm that does not exist.
         """
         path = HERE / "scales" / f"{name}.yaml"
         if not path.is_file():
@@ -68,25 +68,25 @@ class Scale(NamedTuple):
         return scale
 
     def config_of(self, arm: str) -> Tree:
-        """The whole config of an arm, as plain data."""
+        """Return the whole config of an arm as plain data."""
         files = [expanded(CONFIGS / f"{file}.yaml") for file in ARMS[arm]]
         above = [tree for pattern, tree in self.arms.items() if fnmatchcase(arm, pattern)]
         return reduce(laid_over, [*files, self.config, *above])
 
 
 def names() -> list[str]:
-    """Names of all scales."""
+    """Return the names of all scales."""
     return sorted(path.stem for path in (HERE / "scales").glob("*.yaml"))
 
 
 def arms_of(chosen: list[str], scale: Scale) -> list[str]:
-    """The arms that items or arms by name need, in the order of the scale.
+    """Return the arms that names of items or arms stand for, in the order of the scale.
 
-    An item (items.yaml) stands for all its arms, also those that the scale does not order. Where an
-    arm has the same name, the item is meant, and `arm:NAME` is the arm.
+    An item (items.yaml) stands for all its arms, including those outside the scale's order. If an
+    arm has the same name as an item, the name means the item, and `arm:NAME` the arm.
 
     Raises:
-        ConfigError: A name that neither an item nor an arm has.
+        ConfigError: A name is neither that of an item nor that of an arm.
     """
     arms = list[str]()
     for name in chosen:
@@ -100,7 +100,7 @@ def check_arms(arms: list[str]) -> None:
     """Refuse names that no arm has.
 
     Raises:
-        ConfigError: One of them; the message lists those there are.
+        ConfigError: A name is unknown; the message lists all names.
     """
     for arm in arms:
         if arm not in ARMS:

@@ -1,4 +1,4 @@
-"""What the parts of pages share: sections, rows of arms, tables of scores."""
+"""Shared by the parts of pages: sections, rows of arms, tables of scores."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,8 +17,8 @@ class Section(NamedTuple):
 
     Attributes:
         title: Its heading.
-        texts: Paragraphs and tables, markdown.
-        figures: By the end of their names.
+        texts: Paragraphs and tables in markdown.
+        figures: Figures by the end of their file names.
     """
 
     title: str
@@ -27,26 +27,26 @@ class Section(NamedTuple):
 
 
 def of_arms(tables: Tables, measure: str, arms: Sequence[str]) -> pd.DataFrame:
-    """Rows of a measure that belong to some arms, in their order."""
+    """Return the rows of a measure for some arms, in the order of the arms."""
     frame = tables.frame(measure)
     return pd.concat([frame[frame["arm"] == arm] for arm in arms], ignore_index=True)
 
 
 def parameters_of(tables: Tables, arm: str) -> Cell:
-    """Parameters of an arm; a dash for what is no arm of its own."""
+    """Return the number of parameters of an arm; a dash for a label that is not an arm."""
     units = tables.units[tables.units["arm"] == arm]
     return DASH if units.empty else Cell(f"{units['parameters'].iloc[0]:,}")
 
 
 def seeds_of(tables: Tables, arm: str, measure: str) -> Cell:
-    """How many seeds of an arm have a measure, of which others may have been trained alone."""
+    """Return the number of an arm's seeds with a measure; others may only have been trained."""
     frame = tables.frame(measure)
     count = frame.loc[frame["arm"] == arm, "seed"].nunique()
     return Cell(str(count)) if count else DASH
 
 
 def score_table(tables: Tables, scores: pd.DataFrame, metric: str, about: str) -> str:
-    """A metric of a summary of `lengths`: a row for each arm, a column for each length."""
+    """Return a metric of a summary as markdown: a row for each arm, a column for each length."""
     lengths = sorted(scores["num_rows"].unique())
     rows = []
     for arm, points in scores.groupby("arm", sort=False):

@@ -1,4 +1,4 @@
-"""Trained models of the study: each a unit with an identity, in a folder of one store."""
+"""The store of trained models: each is a unit with an identity, in a folder of its own."""
 
 import errno
 import hashlib
@@ -15,20 +15,20 @@ from tabicl_linear.files import is_partial_of, written_whole
 
 STORE, UNIT, CONFIG = "store.json", "unit.json", "config.yaml"
 WEIGHTS = "weights.safetensors"
-"""Of a unit that was restored from its export."""
+"""Weights of a unit that was restored from its export."""
 UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENOSPC)
-"""Errors of a folder that cannot be written, and not of this program."""
+"""Errors that mean that a folder cannot be written, rather than a fault of this program."""
 
 
 class Unit(NamedTuple):
     """A model to train: an arm at a scale, with a seed.
 
     Attributes:
-        arm: Its name.
-        seed: Of weights and training stream.
+        arm: Name of the arm.
+        seed: Seed of weights and training stream.
         scale: Name of the scale.
         code: Digest of the code that trains it.
-        commit: That this code was taken from; no part of the identity.
+        commit: Commit of this code; not part of the identity.
         config: Its whole config.
     """
 
@@ -41,17 +41,17 @@ class Unit(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Twelve hexadecimal digits that follow from config, seed and code."""
+        """Digest of config, seed and code, in twelve hexadecimal digits."""
         return _digest([self.config, self.seed, self.code])
 
     @property
     def recipe(self) -> str:
-        """Twelve hexadecimal digits that follow from the config alone."""
+        """Digest of the config alone, in twelve hexadecimal digits."""
         return _digest(self.config)
 
     @property
     def about(self) -> dict[str, Any]:
-        """What is kept with every measurement."""
+        """The description that is kept with every measurement."""
         return {
             "arm": self.arm,
             "seed": self.seed,
@@ -71,7 +71,7 @@ def _digest(content: Any) -> str:
 
 
 def units(scale: Scale, arms: list[str], seeds: list[int], code: TrainingCode) -> list[Unit]:
-    """Every arm with every seed, all arms with the first seed first."""
+    """Return every arm with every seed: first all arms with the first seed."""
     configs = {arm: scale.config_of(arm) for arm in arms}
     return [
         Unit(arm, seed, scale.name, code.digest(configs[arm]), code.commit, configs[arm])
@@ -81,13 +81,13 @@ def units(scale: Scale, arms: list[str], seeds: list[int], code: TrainingCode) -
 
 
 def open_store(folder: Path, scale: str, code: TrainingCode) -> None:
-    """Begin a store, or go on with one of the same scale and training code.
+    """Create a store, or continue one of the same scale and training code.
 
-    Other processes, of an array of jobs, may be about to begin the same one; a killed one may have
-    left its file half written.
+    Other processes of an array of jobs may create the same store at the same time, and one that was
+    killed may have left its file half written.
 
     Raises:
-        ConfigError: It holds units of another scale or code, or something else.
+        ConfigError: The folder holds units of another scale or code, or other files.
     """
     about = {"scale": scale, "code": code.shared}
     path = folder / STORE
@@ -101,7 +101,7 @@ def open_store(folder: Path, scale: str, code: TrainingCode) -> None:
                 )
         return
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    if STORE in names:  # begun by another process since
+    if STORE in names:  # created by another process in the meantime
         return open_store(folder, scale, code)
     if not all(is_partial_of(path, name) for name in names):
         raise ConfigError(f"--store {folder} holds other files: name another folder.")
@@ -110,13 +110,13 @@ def open_store(folder: Path, scale: str, code: TrainingCode) -> None:
 
 
 def stored(folder: Path, scale: str, arms: list[str], seeds: list[int]) -> list[Unit]:
-    """The units that a store holds of some arms and seeds, in the order of `units`.
+    """Return the units of some arms and seeds that a store holds, in the order of `units`.
 
-    They keep the identity that they were trained with, whatever the code is now.
+    They have the identity with which they were trained, whatever the code is now.
 
     Raises:
-        ConfigError: There is no store, one of another scale, or one without such units.
-        DamagedFile: The record of a unit is not what was written.
+        ConfigError: There is no store, it is of another scale, or it holds no such unit.
+        DamagedFile: The record of a unit cannot be read.
     """
     present = _read_store(folder)
     if present["scale"] != scale:
@@ -128,7 +128,7 @@ def stored(folder: Path, scale: str, arms: list[str], seeds: list[int]) -> list[
     for path in folder.glob(f"*/{UNIT}"):
         about = _record(path)
         config = yaml.safe_load((path.parent / CONFIG).read_text())
-        # The first units were named by the commit of the code, and keep that name.
+        # Records of the first units have no digest of the code; there, the commit stands for it.
         code = about.get("code", about["commit"])
         everything.append(Unit(about["arm"], about["seed"], scale, code, about["commit"], config))
     matches = [unit for unit in everything if unit.arm in arms and unit.seed in seeds]
@@ -149,10 +149,10 @@ def _read_store(folder: Path) -> dict[str, Any]:
 
 
 def read_unit(folder: Path) -> dict[str, Any] | None:
-    """The record of a unit's folder; None where it was not concluded.
+    """Return the record of a unit's folder; None if its training has neither ended nor failed.
 
     Raises:
-        DamagedFile: It is not what was written.
+        DamagedFile: The record cannot be read.
     """
     path = folder / UNIT
     return _record(path) if path.is_file() else None
@@ -167,6 +167,6 @@ def _record(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write plain data, whole or not at all."""
+    """Write plain data as JSON, atomically."""
     with written_whole(path) as partial:
         partial.write_text(json.dumps(content, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Training of one unit: `tabicl-linear fit` in a process of its own, continued where it stopped."""
+"""Training of one unit: `tabicl-linear fit` in a separate process, continued after stops."""
 
 import subprocess
 from pathlib import Path
@@ -17,20 +17,20 @@ RUN, SPENT, ERRORS = "run", "spent.json", "errors.txt"
 
 
 class Stopped(RuntimeError):
-    """The training was asked to stop; the same command goes on."""
+    """The training was asked to stop; the same command continues it."""
 
 
 def train(unit: Unit, store: Path, device: str, minutes: float | None = None) -> dict[str, Any]:
-    """Train a unit to its end and return its record; at once where that is there already.
+    """Train a unit to its end and return its record; a trained unit is not trained again.
 
-    What it says on standard error goes to a file in the unit's folder. A training that fails is
-    recorded with the last line of it, and tried again by the next run.
+    The standard error of the training goes to a file in the unit's folder. A training that fails is
+    recorded with the last line of that file, and is tried again by the next run.
 
     Args:
         unit: What to train.
         store: Folder of the store.
         device: cpu or cuda.
-        minutes: Minutes after which the training is stopped, to be continued another time.
+        minutes: Minutes after which the training is stopped; it can be continued later.
 
     Raises:
         Stopped: It was stopped by a signal, or the minutes are over.
@@ -68,9 +68,9 @@ def train(unit: Unit, store: Path, device: str, minutes: float | None = None) ->
 
 
 def _reason(folder: Path, code: int) -> str:
-    """The last line that a failed training printed, and its exit code."""
+    """Return the last line that a failed training printed, and its exit code."""
     printed = (folder / ERRORS).read_text(encoding="utf-8", errors="replace").split("\n")
-    # A progress bar writes over its line; what is left of it is the last part.
+    # A progress bar overwrites its line; only the last part was visible.
     lines = [line.rpartition("\r")[2].strip() for line in printed]
     last = next((line for line in reversed(lines) if line), "nothing was printed")
     return f"{last} (fit ended with {code})"
@@ -90,6 +90,6 @@ def _measured(folder: Path, checkpoint: Path, step: int) -> dict[str, Any]:
 
 
 def _seconds_spent(folder: Path) -> float:
-    """CPU seconds of all processes that trained the unit so far."""
+    """Return the CPU seconds of all processes that have trained the unit so far."""
     path = folder / SPENT
     return float(pd.read_json(path, typ="series")["seconds"]) if path.is_file() else 0.0

@@ -1,4 +1,4 @@
-"""The code that decides a training besides its config and its seed, named by what is in it."""
+"""Identifies the code on which a training depends (beside config and seed) by its contents."""
 
 import hashlib
 import json
@@ -13,15 +13,15 @@ from tabicl_linear.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 TRAINED = ("tabicl_linear", "setup.py")
-"""Folders and files that training is in."""
+"""Folders and files that contain the code of training."""
 UNUSED = (
     *(f"tabicl_linear/{folder}/*" for folder in ("bench", "checkpoints", "estimator")),
     *(f"tabicl_linear/{folder}/*" for folder in ("evaluation", "lengths", "report")),
     "tabicl_linear/analysis/*",
     "tabicl_linear/_version.py",
 )
-"""Patterns of what training does not use. `analysis` is what callbacks look with, and callbacks
-change nothing (tests/contract/test_callbacks.py)."""
+"""Patterns of files that do not affect training. Callbacks use `analysis`, but they change nothing
+(tests/contract/test_callbacks.py)."""
 MIXERS = "tabicl_linear/mixers/"
 SHARED_BY_MIXERS = (f"{MIXERS}__init__.py", f"{MIXERS}base.py")
 
@@ -30,8 +30,9 @@ class TrainingCode(NamedTuple):
     """The files of training in a checkout.
 
     Attributes:
-        commit: Of the checkout; told, but no part of a digest, so that history may be rewritten.
-        files: Git's hash of the content of each, by path.
+        commit: Commit of the checkout; for information only, and not part of a digest, so that
+            history may be rewritten.
+        files: Git's hash of the contents of each file, by path.
     """
 
     commit: str
@@ -39,10 +40,10 @@ class TrainingCode(NamedTuple):
 
     @classmethod
     def of_checkout(cls, root: Path = ROOT) -> "TrainingCode":
-        """What is committed in a checkout.
+        """Return the committed code of a checkout.
 
         Raises:
-            ConfigError: It is none, or that code has changes that are not committed.
+            ConfigError: The folder is not a checkout, or that code has uncommitted changes.
         """
         try:
             commit = _git(root, "rev-parse", "HEAD")
@@ -62,10 +63,10 @@ class TrainingCode(NamedTuple):
         return cls(commit, {path: about.split()[2] for about, path in entries if _is_used(path)})
 
     def digest(self, config: Mapping[str, Any]) -> str:
-        """Twelve hexadecimal digits that follow from the files that train a config.
+        """Return a digest of the files that train a config, in twelve hexadecimal digits.
 
-        Of the mixers only those count that the config names, so that a new one leaves the units of
-        all others as they are.
+        Of the mixers, only those that the config names count, so that a new mixer does not change
+        the digests of units without it.
         """
         named = re.findall(r"tabicl_linear\.mixers\.(\w+)", json.dumps(config))
         mixers = {*SHARED_BY_MIXERS, *(f"{MIXERS}{name}.py" for name in named)}
@@ -78,7 +79,7 @@ class TrainingCode(NamedTuple):
 
     @property
     def shared(self) -> str:
-        """The digest of what all trainings use."""
+        """The digest of the files that all trainings use."""
         return self.digest({})
 
 

@@ -1,4 +1,4 @@
-"""The units of a study as a table: what was trained, at what cost, and with what scores."""
+"""The table of units: what was trained, at what cost, and with which scores."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,20 +9,20 @@ from experiments.study.sections import parameters_of
 from tabicl_linear.report.layout import Cell, Table, markdown, number
 
 MULTIPLES = (1, 4, 64)
-"""Contexts in trained lengths whose scores are shown, those that most claims compare."""
+"""Context lengths, in trained lengths, whose scores are shown; most claims compare these."""
 
 Scores = Mapping[tuple[str, int], float]
-"""By arm and seed."""
+"""Mean ROC-AUC by arm and seed."""
 
 
 def units_section(tables: Tables, arms: Sequence[str], trained_rows: int, scale: str) -> str:
-    """The units of some arms in their order, and which are missing or failed.
+    """Return the table of the units of some arms, and which arms failed or were not trained.
 
     Args:
         tables: All measurements.
-        arms: Names.
-        trained_rows: Rows of a table of training.
-        scale: Its name.
+        arms: Names of the arms, in the order of the table.
+        trained_rows: Rows of a training table.
+        scale: Name of the scale.
     """
     lengths = [multiple * trained_rows for multiple in MULTIPLES]
     scores = [*(_at_length(tables, length) for length in lengths), _on_real_tables(tables)]

@@ -1,4 +1,4 @@
-"""Claims and their verdicts as a table, what is not measured as a list, and how to read both."""
+"""Claims with their verdicts as a table, unmeasured claims as a list, and how to read both."""
 
 from collections.abc import Sequence
 
@@ -9,17 +9,17 @@ from tabicl_linear.report.layout import Cell, Table, markdown
 
 ONE_SEED = "one seed"
 GUESSING = "\N{DAGGER}"
-"""Marks a verdict in which an arm is near guessing."""
+"""Marks a verdict on a claim in which an arm is near guessing."""
 POOLED = "\N{DOUBLE DAGGER}"
-"""Marks a verdict that its own arms alone would not give."""
+"""Marks a verdict that would be another by the variance of its own arms alone."""
 ON_REAL = " on real tables"
 
 
 def verdict_table(verdicts: Sequence[Verdict], guessing: Sequence[str]) -> str:
-    """What was measured as a table, in the order given, and the rest as a list.
+    """Return measured claims as a table, in their order, and lists of the others, in markdown.
 
     Args:
-        verdicts: Of claims.
+        verdicts: Verdicts of the claims to show.
         guessing: Arms that are near guessing.
     """
     measured = [x for x in verdicts if x.estimate is not None]
@@ -53,7 +53,7 @@ def verdict_table(verdicts: Sequence[Verdict], guessing: Sequence[str]) -> str:
 
 
 def how_to_read(*, has_guessing: bool) -> str:
-    """The columns and words of the table; `has_guessing` if an arm is near guessing."""
+    """Explain the columns and words of the table; with `has_guessing`, also the mark for it."""
     lines = [
         "*Here* is a paired difference with its 95 % interval, in ROC-AUC unless the claim names "
         "another measure. Positive values support the claim. *In the paper* keeps the paper's own "
@@ -86,7 +86,10 @@ def how_to_read(*, has_guessing: bool) -> str:
 
 
 def near_guessing(tables: Tables, trained_rows: int) -> dict[str, float]:
-    """Mean ROC-AUC of arms near guessing, at the trained length or, `ON_REAL`, of real tables."""
+    """Return the mean ROC-AUC of arms near guessing, by name.
+
+    Scores are those at the trained length or, for names with the suffix `ON_REAL`, on real tables.
+    """
     scores = dict[str, float]()
     lengths, real = tables.frame("lengths"), tables.frame("real")
     if not lengths.empty:
@@ -105,7 +108,7 @@ def _row(x: Verdict, guessing: Sequence[str]) -> list[Cell]:
     here = f"{estimate.value:+.4f} [{estimate.low:+.4f}, {estimate.high:+.4f}]"
     published = f"{x.claim.published} ({x.claim.section})"
     p = "<0.001" if x.adjusted < 0.001 else f"{x.adjusted:.3f}"
-    # What was trained does not change a cost.
+    # A cost does not depend on the weights.
     is_trained = any(reading.measure != COST for reading in readings)
     is_unknown = estimate.training != estimate.training
     verdict = f"{x.verdict} ({ONE_SEED})" if is_unknown and is_trained else x.verdict
@@ -128,14 +131,14 @@ def _row(x: Verdict, guessing: Sequence[str]) -> list[Cell]:
 
 
 def _scored(reading: Reading) -> str:
-    """What `near_guessing` calls the arm where it was measured."""
+    """Return the name that `near_guessing` uses for the arm of a reading; empty for costs."""
     if reading.measure == COST:
         return ""
     return f"{reading.arm}{ON_REAL}" if reading.place in BENCHMARKS else reading.arm
 
 
 def _kind(reading: Reading) -> str:
-    """What the differences of a contrast are taken over."""
+    """Name what the differences of a contrast are averaged over."""
     if reading.place in BENCHMARKS:
         return "real tables"
     if reading.measure == COST:

@@ -1,11 +1,11 @@
-"""Weights of trained units in half precision, for figures that are to be made again.
+"""Weights of trained units in half precision, with which figures can be made again.
 
     python -m experiments.study.weights export ARM ... --scale small [--store DIR] [--weights DIR]
     python -m experiments.study.weights restore ARM ... --scale small [--store DIR] [--weights DIR]
 
-`export` writes IDENTITY.safetensors for each unit of the arms that the store holds; `restore` makes
-a store of them, in which `experiments.study.run --measure-only` measures them. Rounding to half
-precision moves scores by less than a thousandth.
+`export` writes IDENTITY.safetensors for each unit of the arms that the store holds. `restore` turns
+these files into a store, whose units `experiments.study.run --measure-only` can measure. Rounding
+to half precision changes scores by less than a thousandth.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from tabicl_linear.files import written_whole
 
 FOLDER = Path(__file__).parent / "weights"
 MOST_BYTES = 20_000_000
-"""Of all weights in the repository."""
+"""Most bytes of all weights in the repository."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -55,10 +55,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _export(scale: Scale, arms: list[str], store: Path, arguments: argparse.Namespace) -> list[str]:
-    """Write the weights that are not there yet.
+    """Write the weights that have not been exported yet; return a line for each.
 
     Raises:
-        ConfigError: There is no store, or the weights would be too many.
+        ConfigError: There is no store, or the weights would be too large together.
     """
     arguments.weights.mkdir(parents=True, exist_ok=True)
     lines = []
@@ -82,10 +82,10 @@ def _export(scale: Scale, arms: list[str], store: Path, arguments: argparse.Name
 def _restore(
     scale: Scale, arms: list[str], store: Path, arguments: argparse.Namespace
 ) -> list[str]:
-    """Put units back into a store, in single precision.
+    """Put exported units back into a store, in single precision; return a line for each.
 
     Raises:
-        ConfigError: The recipe of a unit is not that of the scale any more.
+        ConfigError: The scale's recipe of a unit has changed since its training.
     """
     lines = []
     for path in sorted(arguments.weights.glob("*.safetensors")):

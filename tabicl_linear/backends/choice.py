@@ -1,8 +1,9 @@
 """Which implementation computes the update rules of a model on a device.
 
 `torch` is plain PyTorch, `cpp` this project's C++ kernels for the CPU, `fla` the Triton kernels
-of flash-linear-attention for CUDA. `auto` takes the one for the device if it passes the
-self-test (`self_test.py`), and PyTorch otherwise; one that is named but cannot run is an error.
+of flash-linear-attention for CUDA. `auto` uses the kernels for the device if they pass the
+self-test (`self_test.py`), and PyTorch otherwise. A backend that is asked for by name but cannot
+run is an error.
 """
 
 import logging
@@ -49,10 +50,11 @@ class _Implementation(NamedTuple):
 
     Attributes:
         device: Type of device that they run on.
-        kernels: One for each type of rule.
-        tokenwise: Token-wise functions that come with them.
-        unavailable: Returns why they are not available, or None if they are.
-        is_foreign: Whether others wrote them: they are tried in a process of their own first.
+        kernels: The kernel for each type of rule.
+        tokenwise: Other functions that come with the kernels, by the PyTorch function they replace.
+        unavailable: Returns why the kernels are not available, or None if they are.
+        is_foreign: Whether another project wrote the kernels; such kernels are first tried in a
+            separate process.
     """
 
     device: str
@@ -81,14 +83,14 @@ IMPLEMENTATIONS = {
 
 
 def kernels_of(backend: Backend, rule: UpdateRule) -> Choice:
-    """A backend's choice for a rule, without a self-test; PyTorch if it has no kernel."""
+    """Return a backend's choice for a rule without a self-test; PyTorch's if it has no kernel."""
     if backend in IMPLEMENTATIONS and isinstance(rule, KernelRule):
         return computed_by(IMPLEMENTATIONS[backend].kernels[type(rule)], rule)
     return PLAIN
 
 
 def missing(device: torch.device) -> dict[Backend, str | None]:
-    """Every backend, with the reason why it cannot compute on a device, or None if it can."""
+    """Map every backend to the reason why it cannot compute on a device, or None if it can."""
     reasons: dict[Backend, str | None] = {"torch": None}
     for name, implementation in IMPLEMENTATIONS.items():
         elsewhere = implementation.device != device.type
@@ -137,13 +139,13 @@ def tokenwise(*, device: torch.device, backend: str) -> Choice:
 def choose(
     examples: Iterable[tuple[UpdateRule, Streams]], *, device: torch.device, backend: str
 ) -> Choice:
-    """Kernels for the rules of a model on a device, each in the dtypes in which it passes.
+    """Choose kernels for the rules of a model, each used only in dtypes that pass the self-test.
 
     float64 is always computed by PyTorch.
 
     Args:
-        examples: Rules, each with one token as its mixer passes it, on `device`, in every precision
-            that the model may be run in.
+        examples: The model's rules, each with one token on `device` as its mixer passes it to the
+            rule; one example per precision that the model may be run in.
         device: Device of the model.
         backend: One of `Backend`.
 
@@ -173,7 +175,7 @@ def choose(
 
 
 def backend_of(choice: Choice, rule: UpdateRule) -> str:
-    """The backend that computes a rule under a choice made by `choose`."""
+    """Return the name of the backend that computes a rule under a choice made by `choose`."""
     if isinstance(rule, KernelRule):
         function = choice.get(TORCH[type(rule)].scan)
         for name, implementation in IMPLEMENTATIONS.items():
@@ -192,7 +194,7 @@ def _accepted(
     device: torch.device,
     backend: str,
 ) -> frozenset[torch.dtype]:
-    """The dtypes in which an implementation is used for a rule; writes a log line about it."""
+    """Return the dtypes in which an implementation is used for a rule, and log them."""
     accepted, refused = set[torch.dtype](), dict[torch.dtype, str]()
     for dtype, x in tokens.items():
         reason = _why_not(name, rule, x, dtype, asked_for=backend == name)
@@ -207,7 +209,7 @@ def _accepted(
 
 
 def _on_device(backend: str, device: torch.device) -> str | None:
-    """The implementation to consider on a device; None for plain PyTorch."""
+    """Return the name of the implementation to consider on a device; None for plain PyTorch."""
     for name, implementation in IMPLEMENTATIONS.items():
         if backend in ("auto", name) and implementation.device == device.type:
             return name
@@ -243,7 +245,7 @@ def _tf32_allowed() -> bool:
     """Whether PyTorch may compute float32 products in TF32, by whichever setting was used."""
     try:
         return bool(torch.backends.cuda.matmul.allow_tf32)
-    except RuntimeError:  # torch 2.9 or later, if the newer of its two settings was used
+    except RuntimeError:  # from torch 2.9 on, if the newer of its two settings was used
         return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
@@ -256,7 +258,7 @@ def _by_dtype(
     *,
     size: int,
 ) -> Any:
-    """scan or fold: by the kernel in the dtypes it was accepted for, otherwise by PyTorch."""
+    """Compute scan or fold by the kernel in its accepted dtypes, otherwise by PyTorch."""
     return (fast if computed_in(x) in dtypes else plain)(x, S, size=size)
 
 

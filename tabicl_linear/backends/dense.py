@@ -11,16 +11,17 @@ from tabicl_linear.kernels.chosen import Choice
 
 
 def compiled() -> Choice:
-    """Both token-wise parts of a block, compiled if gradients are needed.
+    """Both token-wise parts of a block, compiled by torch.compile if gradients are needed.
 
-    The rule stays outside: its kernels are compiled already, or are loops that would be unrolled.
+    The update rule between them is not compiled: its kernels are compiled code already, or Python
+    loops that torch.compile would unroll.
     """
     return {part: _where_gradients_are_wanted(part) for part in (block.project, block.finish)}
 
 
 @cache
 def fused(part: Callable[..., Any]) -> Callable[..., Any]:
-    """A part through torch.compile, compiled once for all blocks of a kind and any token count."""
+    """Return a part through torch.compile, with one compilation for all blocks and token counts."""
     return torch.compile(part, dynamic=True)
 
 

@@ -1,13 +1,14 @@
 """flash-linear-attention's Triton kernels for the update rules.
 
 Their states are [b h k v], ours [b h v k]. Queries are passed already scaled, keys normalised and
-write rates effective, so the library computes just the formulas in `delta.py` and `additive.py`.
+write rates effective, so the library computes exactly the formulas of `kernels/delta.py` and
+`kernels/additive.py`.
 16-bit inputs go to the tensor cores as they are; float32 inputs stay float32, which Triton
 multiplies in TF32 on cards that have it. Initial and final states, gates, write rates and results
 are always float32.
 
-Nothing is imported before the first call, and the library is not modified. Whether a call works on
-a given card is found out by running it (`self_test.py`).
+The library is imported at the first call and is not modified. Whether a kernel works on a given
+card is determined by running it (`self_test.py`).
 """
 
 from importlib import metadata

@@ -1,4 +1,4 @@
-"""Lets a model compute by the backend that suits the device and dtype of its parameters."""
+"""Lets a model compute with the backend that suits the device and dtype of its parameters."""
 
 import copy
 from collections import OrderedDict
@@ -56,9 +56,9 @@ class PlacedModule(nn.Module):
 
         Args:
             backend: Which kernels to use.
-            autocast: Dtypes that autocast will lower to, empty for no autocast: kernels are tried
-                only in these, and PyTorch computes all others. By default, the dtype of the
-                parameters and the 16-bit dtype that suits the device.
+            autocast: Dtypes that autocast will convert to; empty for no autocast. Kernels are
+                tested and used only in these dtypes (if empty, in that of the parameters). By
+                default, the dtype of the parameters and the 16-bit dtype that suits the device.
             compile_dense: Run everything between the rules through torch.compile if gradients are
                 needed. The first steps then take half a minute each.
 
@@ -83,7 +83,7 @@ class PlacedModule(nn.Module):
         return self._chosen[1]
 
     def computing(self) -> AbstractContextManager[None]:
-        """The context manager in which the module computes by its choice."""
+        """Return the context manager in which the module's choice applies."""
         return using(self.choice())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _choose(module: nn.Module, wish: _Wish, parameter: Tensor, width: int) -> Ch
 def _examples(
     module: nn.Module, parameter: Tensor, width: int, autocast: tuple[torch.dtype, ...] | None
 ) -> Iterator[tuple[UpdateRule, Streams]]:
-    """The rule of every mixer, with one token in each precision that the mixer may be run in."""
+    """Yield the rule of every mixer with a token in each precision that the mixer may run in."""
     precisions: tuple[torch.dtype, ...] = (parameter.dtype,)
     if parameter.dtype == torch.float32 and autocast is None:
         precisions += (autocast_dtype(parameter.device),)
@@ -121,7 +121,7 @@ def _examples(
 
 
 def _without_hooks(module: Module) -> Module:
-    """The same layers with the same parameters, without hooks, which must not see the self-test."""
+    """Return the layers with the same parameters, without hooks, which must not see a self-test."""
     twin = copy.copy(module)
     twin._forward_hooks, twin._forward_pre_hooks = OrderedDict(), OrderedDict()
     twin._modules = {
@@ -135,11 +135,11 @@ def _without_hooks(module: Module) -> Module:
 def _example(
     mixer: SequenceMixer, parameter: Tensor, width: int, precision: torch.dtype
 ) -> Streams:
-    """One token as the mixer passes it to its rule: the shapes and dtypes that kernels will see."""
+    """Return one token as the mixer passes it to its rule: the shapes and dtypes of real inputs."""
     token = parameter.new_zeros(1, 1, width)
     positions = torch.zeros(1, dtype=torch.long, device=parameter.device)
     device, lowered = parameter.device.type, precision != parameter.dtype
-    # The weights lowered here must not enter the autocast cache of an enclosing training step.
+    # Weights converted here must not enter the autocast cache of an enclosing training step.
     with torch.autocast(device, precision if lowered else None, lowered, cache_enabled=False):
         streams, _ = mixer.project(token, positions, None, independent=False)
     return streams

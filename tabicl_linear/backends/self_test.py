@@ -26,7 +26,7 @@ KernelRule = DeltaRule | AdditiveRule
 """The rules for which a backend can have kernels."""
 
 TORCH: dict[type, Kernel] = {DeltaRule: delta.TORCH, AdditiveRule: additive.TORCH}
-"""Their kernels in plain PyTorch."""
+"""The kernels of these rules in plain PyTorch."""
 
 Layout = tuple[tuple[tuple[int, ...], torch.dtype] | None, ...]
 """Shape of one token and dtype of every field of `Streams`."""
@@ -38,24 +38,25 @@ Rounding alone causes a third of this; broken kernels are off by half or more.
 """
 
 TF32_TOLERANCE = TOLERANCE[torch.float16]
-"""For float32 inputs if products may be computed in TF32, which has the mantissa of float16."""
+"""For float32 inputs whose products may use TF32, which has the mantissa of float16."""
 
 VANISHED = 1e-2
-"""Results smaller than this are noise; those that matter are about one. A gradient that has passed
-through a thousand writes can be too small for float16."""
+"""Results smaller than this count as noise: those that matter are about one, and a gradient that
+has passed through a thousand writes can be too small for float16."""
 
 SHAPE = {"cuda": (8, 967)}
-"""Tasks and tokens of the self-test where not (2, 70). Triton chooses tile sizes by timing the
-first call of each kind and keeps them, so on a GPU that call has the size of a training step."""
+"""Tasks and tokens of the self-test by device type; (2, 70) elsewhere. Triton times tile sizes at
+the first call of each kind and keeps the best, so on a GPU that call is as large as a training
+step."""
 
 
 def layout(x: Streams) -> Layout:
-    """The layout of a mixer's streams, as a dictionary key."""
+    """Return the layout of a mixer's streams, which is hashable: results are cached by it."""
     return tuple(None if z is None else (tuple(z.shape[2:]), z.dtype) for z in x)
 
 
 def computed_by(kernel: Kernel, rule: KernelRule) -> Choice:
-    """The choice by which a kernel computes rules of the type of `rule`, and PyTorch the rest."""
+    """Return the choice of `kernel` for rules of the type of `rule` and of PyTorch for others."""
     return dict(zip(TORCH[type(rule)], kernel, strict=True))
 
 
@@ -82,7 +83,7 @@ def why_not(
                 results = evaluate(rule, x, state)
         except Exception as error:  # compilers, drivers and assertions may raise anything
             return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        # Tasks are independent of each other, so one of them is enough in float64.
+        # Tasks are independent, so comparing one of them with float64 is enough.
         last, start = map_tensors(lambda z: z[-1:].double(), (x, state))
         with using(PLAIN):
             truth = evaluate(rule, last, start)
@@ -97,7 +98,7 @@ def why_not(
 
 
 def relative_error(actual: Tensor, truth: Tensor) -> float:
-    """Root mean square error relative to that of the truth, which counts as `VANISHED` or more."""
+    """Return the RMS error divided by the RMS of the truth, which counts as at least `VANISHED`."""
     error = (actual.double() - truth.double()).square().mean().sqrt().item()
     return error / max(truth.double().square().mean().sqrt().item(), VANISHED)
 
@@ -105,7 +106,16 @@ def relative_error(actual: Tensor, truth: Tensor) -> float:
 def draw(
     like: Layout, tasks: int, tokens: int, device: torch.device
 ) -> tuple[Streams, MatrixState]:
-    """Random inputs as mixers make them: unit keys, write rates in (0, 1), gates below one."""
+    """Draw inputs like those of mixers, and a state before them.
+
+    Queries and keys have unit norm, write rates are in (0, 1) and gates below one.
+
+    Args:
+        like: Shape of one token and dtype of every stream.
+        tasks: Batch size.
+        tokens: Sequence length.
+        device: Device of the results; numbers are drawn on the CPU from a fixed seed.
+    """
     generator = torch.Generator().manual_seed(0)
 
     def field(
@@ -130,7 +140,7 @@ def draw(
 
 
 def evaluate(rule: KernelRule, x: Streams, state: MatrixState) -> dict[str, Tensor]:
-    """Results of scan and fold from a state, and the gradients of a projection of each."""
+    """Return results of scan and fold, and gradients of a fixed projection of them, by name."""
     names = [name for name, z in x._asdict().items() if z is not None]
     leaves = {name: getattr(x, name).detach().requires_grad_() for name in names}
     leaves["initial states"] = state.S.detach().requires_grad_()
@@ -150,7 +160,7 @@ def evaluate(rule: KernelRule, x: Streams, state: MatrixState) -> dict[str, Tens
 
 
 def _log_gates(z: Tensor) -> Tensor:
-    """Logarithms of gates: some forget within a chunk, others remember the whole sequence."""
+    """Return log gates, of which some forget within a chunk and others remember all tokens."""
     tokens, gates = z.shape[1], z.shape[2:]
     strength = torch.logspace(math.log10(5 / tokens), math.log10(1 / 8), gates.numel())
     return F.logsigmoid(z) * strength.view(gates)
@@ -161,7 +171,7 @@ def _unit_norm(z: Tensor) -> Tensor:
 
 
 def _projection(z: Tensor) -> Tensor:
-    """A fixed random combination of the entries, the same for every task."""
+    """Return a fixed random linear combination of the entries, the same for every task."""
     generator = torch.Generator().manual_seed(1)
     weight = torch.randn(z.shape[1:], generator=generator)
     return at_least_float32(z).mul(weight.to(z.device)).sum()

@@ -1,8 +1,8 @@
-"""The self-test in a process of its own, for kernels that this project has not written.
+"""The self-test in a separate process, for kernels that are not written in this project.
 
-A kernel that reads memory which is not its own ends its process, or leaves a CUDA context in which
-every later call fails. So it runs elsewhere first, on the same device; `self_test.why_not` follows
-here only if that went well.
+A kernel that accesses invalid memory kills its process, or leaves a CUDA context in which every
+later call fails. So it is first run in another process on the same device, and in this one
+(`self_test.why_not`) only if it passed there.
 """
 
 import os
@@ -28,7 +28,7 @@ SECONDS = 600
 def why_not_apart(
     kernel: Kernel, rule: KernelRule, like: Layout, device: torch.device, *, tolerance: float
 ) -> str | None:
-    """Like `self_test.why_not`, but a kernel that ends its process is refused, no more.
+    """Like `self_test.why_not`, but a kernel that would kill this process is merely refused.
 
     The kernel's functions must be importable by their names.
     """
@@ -50,7 +50,7 @@ def why_not_apart(
 
 
 def _ending(code: int, stderr: str) -> str:
-    """How a process ended, with the last line that it wrote."""
+    """Describe how a process ended, with the last line of its error output."""
     how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
     lines = stderr.strip().splitlines()
     return f"{how}: {lines[-1][:300]}" if lines else how

@@ -1,4 +1,4 @@
-"""Alternating cases: what is measured, its baselines and upper bounds in the same rounds."""
+"""Timing of cases in turn: our code, its baselines and upper bounds in the same rounds."""
 
 import math
 import sys
@@ -21,11 +21,12 @@ class Options(NamedTuple):
     """How to measure: the options shared by all subcommands.
 
     Attributes:
-        device: Where.
-        rounds: Rounds that count.
+        device: Device that computes.
+        rounds: Number of rounds, without warm-up.
         budget: Seconds after which a case that has enough rounds is skipped.
-        quick: Small shapes.
-        clock: Tells seconds; `time.process_time`: others on the machine do not count.
+        quick: Whether to use small shapes.
+        clock: Returns the time in seconds. With `time.process_time`, other processes on the machine
+            do not count.
     """
 
     device: torch.device
@@ -39,15 +40,15 @@ class Case(NamedTuple):
     """Something to time.
 
     Attributes:
-        name: What it is; unique within its group.
-        call: One execution of it.
-        role: The other cases of a group are compared with its baselines; a bound is the best that
-            the machine can do.
+        name: Its name in tables, unique within its group.
+        call: Executes it once.
+        role: All cases of a group except bounds are compared with its baselines. A bound shows the
+            best that the machine can do.
         group: Only cases of the same group are compared.
-        units: Units that one call processes, as named in the table.
+        units: Units that one call processes; their name is in the table.
         flops: Floating-point operations of one call; 0 if not counted.
         moved: Minimum bytes that one call reads and writes; 0 if not counted.
-        prepare: Called before every turn, outside its time.
+        prepare: Called before every turn, outside the timing.
     """
 
     name: str
@@ -74,7 +75,13 @@ class Spread(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Results of all cases: seconds of every round (NaN if skipped), and bytes if known."""
+    """Results of all cases.
+
+    Attributes:
+        cases: The cases, in their order.
+        seconds: One row per round, one column per case; NaN if skipped.
+        peaks: Peak memory of each case in bytes; None if the device does not tell.
+    """
 
     cases: Sequence[Case]
     seconds: pd.DataFrame
@@ -85,16 +92,16 @@ class Measured(NamedTuple):
         return _spread(self.seconds[key])
 
     def ratio(self, slow: Key, fast: Key) -> Spread:
-        """How many times longer `slow` took: quotients within rounds, their spread."""
+        """How many times longer `slow` took than `fast`: the spread of quotients within rounds."""
         return _spread(self.seconds[slow] / self.seconds[fast])
 
     def baselines(self, case: Case) -> list[Case]:
-        """The cases that a case is compared with."""
+        """Return the cases that a case is compared with."""
         own = [c for c in self.cases if c.role == "baseline" and c.group == case.group]
         return [] if case.role == "bound" else [c for c in own if c is not case]
 
     def records(self) -> list[dict[str, Any]]:
-        """Every timing with its case, as plain data; ratios say how much faster."""
+        """Return every case with its timings as plain data; ratios say how much faster it is."""
         records = []
         for case in self.cases:
             record = {k: v for k, v in case._asdict().items() if k not in ("call", "prepare")}
@@ -115,9 +122,16 @@ def measure(
 ) -> Measured:
     """Time all cases in turn, round by round, every second round in reverse order.
 
-    So no case always follows the same neighbour, and a drifting load affects all alike. Warm-up
-    rounds come first, then one that measures peak memory. Each case gets `least` rounds for any
-    budget; if that is 0, the call that measured its peak may be its only timing.
+    Thus no case always follows the same neighbour, and a drifting load affects all alike. Warm-up
+    rounds come first, then one round that measures peak memory.
+
+    Args:
+        cases: What to time.
+        options: Rounds, budget, device and clock.
+        label: Text of the progress bar.
+        warmup: Number of warm-up rounds.
+        least: Rounds that each case gets whatever its budget; if 0, the call that measured its peak
+            memory may be its only timing.
     """
     seconds = pd.DataFrame({c.key: math.nan for c in cases}, index=range(options.rounds))
     first, peaks = dict[Key, float](), dict[Key, int | None]()
@@ -142,7 +156,7 @@ def measure(
 
 
 def progress(label: str, total: int) -> "tqdm[Any]":
-    """A bar with the time left: updated in place on a terminal, else printed at intervals."""
+    """Return a progress bar: updated in place on a terminal, otherwise printed at intervals."""
     return tqdm(
         desc=label,
         total=total,
@@ -153,7 +167,7 @@ def progress(label: str, total: int) -> "tqdm[Any]":
 
 
 def copy(options: Options) -> Case:
-    """The bound of bandwidth: a copy too large for caches; reads and writes count."""
+    """Return the bound of bandwidth: a copy too large for caches; bytes read and written count."""
     num_bytes = 2**22 if options.quick else 2**28
     source = torch.ones(num_bytes // 4, device=options.device)
     target = torch.empty_like(source)
@@ -164,7 +178,7 @@ def copy(options: Options) -> Case:
 def matmul(
     name: str, shape: tuple[int, int, int, int], *, dtype: torch.dtype, device: torch.device
 ) -> Case:
-    """The bound of arithmetic: products `[b n k] @ [b k m]` for the shape (b, n, k, m)."""
+    """Return the bound of arithmetic: products `[b n k] @ [b k m]` for the shape (b, n, k, m)."""
     b, n, k, m = shape
     x = torch.randn(b, n, k, device=device).to(dtype)
     y = torch.randn(b, k, m, device=device).to(dtype)

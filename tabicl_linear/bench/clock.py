@@ -1,4 +1,4 @@
-"""Seconds of a call. Needs only torch."""
+"""Times a call. Imports nothing besides torch."""
 
 from collections.abc import Callable
 
@@ -6,15 +6,15 @@ import torch
 from torch.utils.benchmark import Timer, timer
 
 SHORT = 0.02
-"""Calls that take fewer seconds are repeated for that long."""
+"""Calls that take fewer seconds than this are repeated for as long."""
 
 
 def timed(call: Callable[[], object], clock: Callable[[], float] = timer) -> float:
-    """Seconds of a call, including its work on a device; for short calls the mean of many.
+    """Return the seconds of a call with its work on a device; for short calls, the mean of many.
 
     Args:
-        call: What is timed.
-        clock: Tells seconds; `time.process_time` those that the process has computed.
+        call: The call to time.
+        clock: Returns the time in seconds; `time.process_time` for CPU time.
     """
     start = clock()
     call()

@@ -23,14 +23,14 @@ from tabicl_linear.model import InContextModel, InContextState
 SIZES = {"fit": [1000 * 2**i for i in range(11)], "predict": [1000 * 2**i for i in range(8)]}
 Models = dict[str, InContextModel]
 Point = dict[str, Any]
-"""A model at a context size: name, rows, state, and measurements or why it is left out."""
+"""A model at a context size: name, rows, bytes of state, and measurements or why it is left out."""
 
 
 def build_models(configs: Sequence[Path], overrides: Sequence[str], device: torch.device) -> Models:
-    """The model of the configs, and softmax attention of its size, the baseline.
+    """Build the model of the configs and the baseline, softmax attention of the same size.
 
-    Softmax has no gates and a smaller feed-forward layer: with 5 layers for every 4 it has the
-    parameters of the recurrent models, as in the paper (15 and 12).
+    A softmax layer has no gates and a smaller feed-forward layer. So 5 of them have as many
+    parameters as 4 layers of a recurrent model, as in the paper (15 and 12 layers).
     """
     path = configs[0].parent / f"{SOFTMAX}.yaml"
     if configs[-1].stem == SOFTMAX:
@@ -85,8 +85,8 @@ def run(
 class Meter:
     """Measures models at several context sizes, in turn, as far as time and memory allow.
 
-    Slow ones get fewer rounds, down to the one call that measures the peak, and none if that would
-    not fit into the budget.
+    Slow models get fewer rounds, down to the one call that measures peak memory, and none if that
+    is not expected to fit into the budget.
     """
 
     def __init__(self, models: Models, options: Options, autocast: torch.dtype | None) -> None:
@@ -97,7 +97,7 @@ class Meter:
 
     @torch.inference_mode()
     def measure(self, sizes: Sequence[int]) -> pd.DataFrame:
-        """A row for every model at every size, the smallest first."""
+        """Return a row for every model at every size, smallest size first."""
         points: list[Point] = []
         for rows in sizes:
             points += self._at(rows, points)
@@ -136,9 +136,9 @@ class Meter:
         return list(points.values())
 
     def _reason(self, point: Point, per_row: int, last: Point | None = None) -> str | None:
-        """Why a fit is left out, judged by free memory and the last time; None if it is not."""
+        """Return why a fit is left out, judged by free memory and the last time, or None."""
         available = free_bytes(self.options.device)
-        # Appending needs the old cache and the new one at once.
+        # While a cache is extended, its old and its new copy exist at once.
         if available is not None and per_row and 3 * point["state_bytes"] > available:
             return "memory"
         if last is None:
@@ -149,25 +149,25 @@ class Meter:
 
 
 def lowered(device: torch.device, autocast: torch.dtype | None) -> torch.autocast:
-    """Autocast to a dtype, or none."""
+    """Return a context with autocast to a dtype, or without autocast if it is None."""
     return torch.autocast(device.type, autocast, enabled=autocast is not None)
 
 
 def fit(model: InContextModel, context: TaskBatch, autocast: torch.dtype | None) -> InContextState:
-    """The state of a context."""
+    """Fit a model on a context and return its state."""
     with lowered(context.x.device, autocast):
         return model.fit(context.x, context.y)
 
 
 @torch.inference_mode()
 def state_growth(model: InContextModel, autocast: torch.dtype | None) -> tuple[int, int]:
-    """Bytes of a fitted state: a constant, and the bytes per row."""
+    """Return the bytes of a fitted state as (constant part, bytes per row of context)."""
     states = [fit(model, labelled(n, model), autocast) for n in (16, 17)]
     few, more = (num_bytes((state.layers, state.ridge)) for state in states)
     return few - 16 * (more - few), more - few
 
 
 def labelled(rows: int, model: InContextModel) -> TaskBatch:
-    """One random table of all the columns and classes that a model takes."""
+    """Return one random table with as many columns and classes as a model takes."""
     a, device = model.architecture, next(model.parameters()).device
     return noise(1, rows, a.num_features, a.num_classes, device)

@@ -13,7 +13,7 @@ from tabicl_linear.bench.measurement_tables import Table, number, spread_text
 
 SOFTMAX = "softmax"
 QUERIES = 100
-"""Rows of one call of predict, as in the paper."""
+"""Query rows in one call of predict, as in the paper."""
 
 TIMES = (
     "Times are medians and quartiles of rounds in which models take turns, or of one call if the "
@@ -29,7 +29,7 @@ NOTES = {
 
 
 def completed(points: pd.DataFrame) -> pd.DataFrame:
-    """Points with the time without a cache, and how many times faster each is than softmax."""
+    """Add to points the time without a cache (`refit`), rates, and ratios to softmax attention."""
     columns = [f"{what}{end}" for what in ("fit", "predict") for end in ("", "_spread", "_peak")]
     points = points.reindex(columns=list(dict.fromkeys([*points.columns, *columns])))
     points["refit"] = points["fit"] + points["predict"]
@@ -42,7 +42,7 @@ def completed(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def table(verb: str, points: pd.DataFrame, precision: str, note: str = "") -> Table:
-    """Time, throughput, ratios, peak memory and state of every fit or prediction."""
+    """Return the table of time, throughput, ratios, peak memory and state of fit or predict."""
     title, time, factor, ratios = {
         "fit": ("Fitting a context", "s", 1.0, {"fit": ""}),
         "predict": (
@@ -68,9 +68,13 @@ def table(verb: str, points: pd.DataFrame, precision: str, note: str = "") -> Ta
 
 
 def power_law(times: "pd.Series[float]") -> tuple[float, float]:
-    """The slope of log seconds against log rows, the index, and half its 95 % interval.
+    """Fit the slope of log seconds against log rows; return it with half its 95 % interval.
 
-    Least squares and Student's t; NaN where there are too few points.
+    Args:
+        times: Seconds, indexed by rows.
+
+    Returns:
+        The slope by least squares, and the half-width by Student's t; NaN with too few points.
     """
     if len(times) < 2:
         return math.nan, math.nan
@@ -80,7 +84,7 @@ def power_law(times: "pd.Series[float]") -> tuple[float, float]:
 
 
 def slopes(verb: str, points: pd.DataFrame) -> Table:
-    """Power laws through all points and through the larger half of them."""
+    """Return the exponents of power laws through all points, and through the larger sizes only."""
     rows = []
     for name, own in points.groupby("name", sort=False):
         times = own.set_index("rows")[verb].dropna()
@@ -97,7 +101,7 @@ def slopes(verb: str, points: pd.DataFrame) -> Table:
 
 
 def panels(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The figure's data by title: name of the line, rows, value, whether it was computed."""
+    """Return the data of each panel by title: columns name (of line), rows, value, is_computed."""
     points = points.assign(is_computed=points["left_out"].notna())
     renamed_points = points.replace({"name": {SOFTMAX: f"{SOFTMAX}, KV cache"}})
     again = points[points["name"] == SOFTMAX].assign(
@@ -113,9 +117,9 @@ def panels(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def draw_scaling(points: pd.DataFrame) -> Figure:
-    """Log-log panels over rows of context; computed sizes are dashed.
+    """Draw log-log panels over rows of context; sizes that were computed, not measured, are dashed.
 
-    Lines with the same name share a colour. A note gives the slope of a line, or its last size.
+    Lines with the same name share a colour. A note at its end gives a line's slope or last size.
     """
     tables = panels(points)
     figure, axes = figures.panels(len(tables), width=4.4, height=3.6)

@@ -1,9 +1,9 @@
 """Baselines: the update rules as flash-linear-attention's naive chunk forms compute them.
 
-Written from the algorithms of its files `fla/ops/*/naive.py` (0.6.0): Python loops over chunks,
-and an inverse of (I + A) by forward substitution row after row. The library has no chunk form of
-GLA, so its baseline is the recurrence. Like those functions, all take tensors with the heads before
-the tokens, queries already scaled, and no initial state.
+Written from the algorithms of the library's files `fla/ops/*/naive.py` (0.6.0): Python loops over
+chunks, and an inverse of (I + A) by forward substitution, row by row. The library has no chunk form
+of GLA, so its baseline is the recurrence. Like the library's functions, these take tensors with the
+heads before the tokens, queries that are already scaled, and no initial state.
 """
 
 import torch
@@ -16,7 +16,7 @@ Gate = Float[Tensor, "b h t"]
 
 
 def delta(q: Heads, k: Heads, v: Heads, beta: Gate, log_decay: Gate | None = None) -> Heads:
-    """The delta rule, gated if there is a decay."""
+    """The delta rule; the gated one if there is a decay."""
     length, size = q.shape[2], 32 if log_decay is None else 64
     weight = beta.unsqueeze(-1)
     q, k, writes, values = (_chunks(x, size) for x in (q, k, k * weight, v * weight))
@@ -24,7 +24,7 @@ def delta(q: Heads, k: Heads, v: Heads, beta: Gate, log_decay: Gate | None = Non
     if log_decay is not None:
         g, decay = _decay(log_decay, size)
         products, writes = products * decay, writes * g.exp()
-    # The file of the plain rule also multiplies zeros at and right of the diagonal.
+    # The library's plain rule also multiplies the zeros on and above the diagonal.
     inverse = _forward_substitution(products, whole_rows=log_decay is None)
     updates, recalled = inverse @ values, inverse @ writes
     S = _zero_state(k, values)

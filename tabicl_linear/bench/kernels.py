@@ -20,7 +20,10 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Tensor
 
 WANTED = {"torch": 3.0, "cpp": 8.0}
-"""Minimum ratios to the baseline of rules with a `target`: both passes, float32, CPU, `Shape()`."""
+"""Minimum speed relative to the baseline, by backend, of operations with a `target`.
+
+It applies to forward and backward pass together, in float32 on a CPU with the sizes of `Shape()`.
+"""
 
 PASSES = ("forward", "forward + backward")
 NOTES = (
@@ -44,10 +47,15 @@ QUICK = Shape(2, 96, 2, 16)
 
 
 class Operation(NamedTuple):
-    """A rule, and its baseline from heads-first inputs.
+    """A rule and its baseline.
 
-    `gates` is the number of decay channels (-1 for one per key channel), `products` the number of
-    products of size k v per token in a forward pass (3 for rules with write rates).
+    Attributes:
+        rule: The update rule.
+        baseline: Computes the same from inputs with heads before tokens.
+        gates: Number of decay channels; -1 for one per key channel.
+        products: Products of size k v per token in a forward pass; 3 for rules with write rates.
+        name: Name of the baseline.
+        target: Whether `WANTED` applies.
     """
 
     rule: UpdateRule
@@ -71,7 +79,7 @@ OPERATIONS = {
 def draw(
     operation: Operation, shape: Shape, dtype: torch.dtype, device: torch.device
 ) -> dict[str, Tensor]:
-    """Inputs of a rule as mixers make them, by the names of `Streams`."""
+    """Draw inputs of a rule like those of mixers, by the field names of `Streams`."""
     wide = (shape.heads, shape.dim), dtype
     beta = ((shape.heads,), dtype) if operation.products == 3 else None
     gates = shape.dim if operation.gates < 0 else operation.gates
@@ -82,7 +90,7 @@ def draw(
 
 
 def cases(name: str, shape: Shape, dtype: torch.dtype, device: torch.device) -> list[Case]:
-    """Every implementation of an operation, forward alone and with its backward pass."""
+    """Return a case for every implementation, forward alone and with the backward pass."""
     operation = OPERATIONS[name]
     inputs = draw(operation, shape, dtype, device)
     backends = [b for b, reason in missing(device).items() if reason is None]
@@ -160,13 +168,13 @@ def _both(function: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Callabl
 
 
 def _heads_first(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Heads before tokens, also in memory; gates per head without their last dimension."""
+    """Put heads before tokens, also in memory; drop the last dimension if it has size 1."""
     moved = {name: x.transpose(1, 2).contiguous() for name, x in inputs.items()}
     return {name: x.squeeze(-1) if x.shape[-1] == 1 else x for name, x in moved.items()}
 
 
 def _work(operation: Operation, inputs: dict[str, Tensor]) -> tuple[float, tuple[float, float]]:
-    """FLOPs of a forward pass, and minimum bytes of a forward pass and of both passes."""
+    """Return FLOPs of a forward pass, and minimum bytes of a forward pass and of both passes."""
     b, t, h, k = inputs["q"].shape
     pairs = (t + 1) / 2 * k if isinstance(operation.rule, SoftmaxRule) else k * k
     total, output = sum(x.nbytes for x in inputs.values()), inputs["v"].nbytes

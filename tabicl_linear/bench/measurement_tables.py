@@ -36,9 +36,14 @@ class Table(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A required ratio and the measured one: NaN if it could not be measured.
+    """A required ratio and the measured one.
 
-    It `applies` if this run has the sizes, precision and device that it is meant for.
+    Attributes:
+        what: What is compared.
+        wanted: The required ratio.
+        measured: The measured ratio; NaN if it could not be measured.
+        at_least: Whether `wanted` is a lower bound, otherwise an upper one.
+        applies: Whether this run has the sizes, precision and device that the target is meant for.
     """
 
     what: str
@@ -68,8 +73,8 @@ class Target(NamedTuple):
 class Report:
     """The results of one command, as tables, figure and plain data.
 
-    `raw` holds every timing, in seconds, and other plain data. The command line adds the command
-    and the machine (`machine.describe`), and writes the files.
+    `raw` holds every timing in seconds and other plain data. The command line fills in `command`
+    and `machine` (`machine.describe`) and writes the files.
     """
 
     name: str
@@ -103,9 +108,10 @@ class Report:
 def case_table(
     title: str, unit: str, measured: Measured, notes: str = "", *, slower: bool = False
 ) -> Table:
-    """One row per case: time, throughput, ratio to every baseline, memory, FLOP/s, bytes/s.
+    """Return a table with a row per case: time, throughput, ratios to baselines, memory, rates.
 
-    With `slower`, ratios are multiples of the baseline's time. `METHOD` follows the notes, if any.
+    With `slower`, ratios are times relative to the baseline's, otherwise speeds. If there are
+    notes, `METHOD` is added to them.
     """
     rows = [_cells(case, unit, measured, slower) for case in measured.cases]
     notes = notes and notes + METHOD.format(len(measured.seconds))
@@ -140,7 +146,7 @@ def spread_text(value: Spread, factor: float = 1.0) -> str | None:
 
 
 def number(value: float) -> str:
-    """Three significant digits, without an exponent, with thousands separators."""
+    """Format with three significant digits and thousands separators, without an exponent."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
     decimals = max(0, 2 - math.floor(math.log10(abs(value))))

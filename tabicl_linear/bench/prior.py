@@ -17,13 +17,13 @@ QUICK = SHAPE._replace(batch_size=2, num_rows=100, num_context=50)
 COLUMNS = {20: "20 columns", 5: "5 columns"}
 """Numbers of columns, and names of their groups of cases."""
 BATCHES = 4
-"""Batches that one call draws; networks differ in size, so a single batch says little."""
+"""Batches that one call draws: networks differ in size, so a single batch says little."""
 
 OURS = "sharing=dataset"
 EACH = "imitation, a network for each dataset"
 SHARED = "imitation, one network for a batch"
 LEAST = 2.0
-"""Required ratio of the datasets/s of `OURS` to those of `SHARED`, on a CPU at `SHAPE`."""
+"""Required ratio of datasets/s, `OURS` to `SHARED`, on a CPU at `SHAPE`."""
 
 NOTES = (
     "The imitation follows the steps of the authors' code as far as they are known, with "
@@ -77,7 +77,7 @@ def of_default_weights() -> priors.Prior:
 
 
 def cases(shape: TaskShape, num_features: int, batches: int, device: torch.device) -> list[Case]:
-    """The wider priors, both sharing modes and both kinds of imitation, some batches each."""
+    """Return cases for our priors, both sharing modes and both imitations, of some batches each."""
     shape = shape._replace(num_features=num_features)
     rng = np.random.default_rng(0)
     generator = torch.Generator(device).manual_seed(0)

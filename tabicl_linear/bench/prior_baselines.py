@@ -1,8 +1,9 @@
 """An imitation of the authors' TabPFN v1 prior: `nn.Sequential` networks, dataset by dataset.
 
-It draws the same hyper-parameters as ours, so that both compute networks of the same sizes, follows
-the known steps of the authors' code, and ranks by sorting as that code does. It does less work than
-the real prior: causes are normal, classes are cut at values of rows, our functions scale columns.
+It draws hyper-parameters by our code, so that both compute networks of the same sizes, follows the
+known steps of the authors' code, and ranks by sorting as that code does. It does less work than the
+real prior: all causes are normal, classes are always cut at values of rows, and columns are scaled
+by our functions.
 """
 
 import numpy as np
@@ -35,7 +36,7 @@ class _Noise(nn.Module):
 
 @torch.no_grad()
 def imitate(shape: TaskShape, share: int, rng: np.random.Generator, device: str) -> int:
-    """Draw `shape.batch_size` datasets; return how many were tried.
+    """Draw `shape.batch_size` datasets; return how many were drawn, with rejected ones.
 
     Groups of `share` datasets have hyper-parameters, network and categorical columns in common, and
     are redrawn together.
@@ -54,7 +55,7 @@ def imitate(shape: TaskShape, share: int, rng: np.random.Generator, device: str)
 
 
 def _draw_group(shape: TaskShape, share: int, rng: np.random.Generator) -> Float[Tensor, "b s n"]:
-    """Target and columns of datasets of one network before they are processed."""
+    """Draw target (slot 0) and columns of `share` datasets of one network, before processing."""
     p = draw_network_parameters(rng, 1, shape.num_features)
     together = NetworkParameters(*(field.repeat(share) for field in p))
     nodes = draw_nodes(rng, together, shape.num_features)
@@ -121,7 +122,7 @@ def _sorted_ranks(x: Float[Tensor, "c n"]) -> Float[Tensor, "c n"]:
     """The number of values in its column at most as large as each value."""
     n = x.shape[-1]
     values, index = x.sort(-1)
-    # Ties share the position of the last of them: the nearest end of a run to the right.
+    # Ties share the position of their last value, which is the next end of a run of equal values.
     ends = torch.arange(1, n + 1, dtype=x.dtype).expand(x.shape).clone()
     ends[..., :-1].masked_fill_(values[..., 1:] == values[..., :-1], n)
     return torch.empty_like(x).scatter_(-1, index, ends.flip(-1).cummin(-1).values.flip(-1))

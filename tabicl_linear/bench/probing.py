@@ -1,4 +1,4 @@
-"""What the callbacks that look at a model cost beside the training steps between two looks."""
+"""The cost of callbacks that look at a model, relative to the training steps between two looks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ from tabicl_linear.config import PROBES, build_callbacks, build_data, trainer_op
 from tabicl_linear.training.task import InContextTask
 
 MOST_SHARE = 0.03
-"""Of the training time, that all of them together may take at their intervals."""
+"""Largest share of the training time that all these callbacks together may take."""
 
 NOTES = (
     "One look: states or streams, Parquet file and figure. Callbacks of one interval and the same "
@@ -32,7 +32,15 @@ def probing_cost(
     configs: Sequence[Path],
     overrides: Sequence[str],
 ) -> tuple[Table, Target]:
-    """Time a look of every callback of a config at its task, against the steps of its interval."""
+    """Time one look of every callback of a config, and compare it with the steps of its interval.
+
+    Args:
+        task: The task whose model is looked at.
+        seconds_per_batch: Time of a training step on one batch.
+        clock: Returns the time in seconds.
+        configs: Config files with the callbacks.
+        overrides: Changes of the configs; with any, the target does not apply.
+    """
     data = build_data(*configs, overrides=overrides)
     batches = trainer_options(*configs, overrides=overrides)["accumulate_grad_batches"]
     looking, every = dict[str, tuple[Probing, Probe]](), dict[str, int]()
@@ -52,7 +60,7 @@ def probing_cost(
 def _seconds_of_looks(
     looking: Mapping[str, tuple[Probing, Probe]], task: InContextTask, clock: Callable[[], float]
 ) -> dict[str, float]:
-    """A look of each, with what it writes; states that one has fitted serve those after it."""
+    """Time a look of each callback and its output; they share fitted states as in training."""
     seconds: dict[str, float] = {}
     pool: list[tuple[int, Probe]] = []
     for name, (callback, own) in looking.items():

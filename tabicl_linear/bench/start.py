@@ -1,4 +1,4 @@
-"""`tabicl-linear bench start`: the first tables of a person, beside trees on the same rows."""
+"""`tabicl-linear bench start`: small tables, as in a first try, against trees on the same rows."""
 
 from functools import partial
 from typing import Any
@@ -15,14 +15,14 @@ from tabicl_linear.evaluation.baselines import BASELINES
 
 OURS, TREES = "TabICLLinearClassifier", ("random_forest", "catboost", "hist_gradient_boosting")
 SIZES = {200: 10, 1000: 10, 5000: 20}
-"""Columns of the tables of so many rows."""
+"""Number of columns of each table, by its number of rows."""
 QUICK = {60: 4}
-"""The same where it matters only that it runs."""
+"""The same for quick runs, which only show that the code works."""
 QUERIES, MOST_MS = 200, 8.0
 
 
 def run(options: Options) -> Report:
-    """Fit and predict, and predict one row, at every size."""
+    """Time fitting with predicting, and predicting a single row, at every size."""
     threads, tables, entries = get_num_threads(), [], []
     ratios, one_row = dict[int, float](), dict[int, float]()
     models: dict[str, Any] = {name: BASELINES[name].make(threads) for name in TREES}

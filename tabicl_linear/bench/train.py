@@ -17,8 +17,11 @@ from tabicl_linear.machine import processor
 from tabicl_linear.training.task import AUTOCAST, InContextTask
 
 MOST_TIMES = {"float32": 2.0, "bf16": 3.0}
-"""Maximum ratio of a step's time to that of its dense products, for a config without overrides, on
-a CPU; in bf16 on one with instructions for it (AVX512-BF16, AMX)."""
+"""Largest ratio of a step's time to that of its dense products, by precision.
+
+It applies to configs without overrides on a CPU; in bf16, to one with instructions for it
+(AVX512-BF16, AMX).
+"""
 
 DENSE = "dense products alone"
 NOTES = (
@@ -33,7 +36,7 @@ NOTES = (
 def draw_batch(
     configs: Sequence[Path], overrides: Sequence[str], device: torch.device
 ) -> TaskBatch:
-    """Random tasks of the config's maximum shape, half of the rows context."""
+    """Return random tasks of the config's largest shape; half of the rows are context."""
     shapes = build_data(*configs, overrides=overrides).shapes
     rows, columns = shapes.row_range[1], shapes.max_features
     return noise(shapes.num_tasks(rows, columns), rows, columns, shapes.max_classes, device)
@@ -42,7 +45,7 @@ def draw_batch(
 def cases(
     task: InContextTask, step: Step, batch: TaskBatch, precision: str, *, compile_dense: bool
 ) -> list[Case]:
-    """A step for each backend, and only its dense products."""
+    """Return a step for each backend, and the dense products of a step alone."""
     device = batch.x.device
     place = partial(task.model.place, autocast=AUTOCAST.get(str(task.trainer.precision), ()))
     here = [name for name, reason in missing(device).items() if reason is None]

@@ -47,7 +47,7 @@ def within_training(
     precision: str = "float32",
     clipping: float | None = 1.0,
 ) -> Result:
-    """Start training, and return the result of `work` with the step of Lightning's loop."""
+    """Start a training, call `work` with the step of Lightning's loop, and return its result."""
     results: list[Result] = []
 
     def begin(trainer: Trainer, _: LightningModule) -> None:
@@ -92,7 +92,7 @@ def make_trainer(
 
 
 def noise(tasks: int, rows: int, features: int, classes: int, device: torch.device) -> TaskBatch:
-    """Tasks of noise, half of the rows context, which has every class if there is room."""
+    """Return tasks of noise; half of the rows are context, with every class if there is room."""
     generator = torch.Generator().manual_seed(rows)
     return TaskBatch(
         x=torch.randn(tasks, rows, features, generator=generator),
@@ -123,7 +123,7 @@ class DenseProducts(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def replay(self, device: torch.device) -> Callable[[], None]:
-        """A call that computes only the products, on random factors of the same layouts.
+        """Return a call that computes only the products, of random factors with the same layouts.
 
         Products of the same layout share their factors.
         """
@@ -139,7 +139,7 @@ class DenseProducts(TorchDispatchMode):
 
 
 def flops(call: Callable[[], object]) -> int:
-    """Floating-point operations of the matrix products of a call."""
+    """Count the floating-point operations of a call's matrix products."""
     with FlopCounterMode(display=False) as counter:
         call()
     return int(counter.get_total_flops())

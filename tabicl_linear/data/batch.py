@@ -16,7 +16,7 @@ class TaskBatch(NamedTuple):
         y: Class indices.
         categorical: Which columns hold category codes.
         num_context: Context rows, the same for all tasks of the batch.
-        index: Position in the stream: with the seed, stage and rank it names the batch.
+        index: Position in the stream; identifies the batch together with seed, stage and rank.
     """
 
     x: Float[Tensor, "b n m"]

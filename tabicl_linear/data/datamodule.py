@@ -123,16 +123,16 @@ class PriorDataModule(LightningDataModule):
     def transfer_batch_to_device(
         self, batch: TaskBatch, device: torch.device, dataloader_idx: int
     ) -> TaskBatch:
-        """Copy a batch; a CUDA device does so while the host goes on."""
+        """Copy a batch to the device; to a CUDA device, without waiting for the copy."""
         return batch.to(device, non_blocking=device.type == "cuda")
 
     def on_after_batch_transfer(self, batch: TaskBatch, dataloader_idx: int) -> TaskBatch:
-        """Count a training batch as used once it is on its way to the model."""
+        """Count a training batch as used as soon as it has been sent to the model's device."""
         if self.trainer is not None and self.trainer.training:
             self.next_index = batch.index + 1
             if self._train_stream is not None:
-                # A loader that is iterated again (limit_train_batches) continues; where batches
-                # are replayed (overfit_batches) it starts again at the first.
+                # A loader that is iterated again (limit_train_batches) continues here; with
+                # overfit_batches the stream repeats its first batches, whatever its start.
                 self._train_stream.start = self.next_index
         return batch
 
@@ -183,7 +183,7 @@ class PriorDataModule(LightningDataModule):
 
 
 def _ignore_stop_signals(worker_id: int) -> None:
-    # Ctrl-C and schedulers signal the whole process group. Workers must live on until training has
-    # finished its accumulation window; they end with the loader, or with their parent.
+    # Ctrl-C and schedulers signal the whole process group, but workers must keep drawing until
+    # training has finished its accumulation window. They end with the loader or their parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

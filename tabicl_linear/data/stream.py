@@ -26,11 +26,11 @@ class Stage(IntEnum):
 
 
 class PriorStream(IterableDataset[TaskBatch]):
-    """Batches `start`, `start + 1`, ... without end, and any single one by `batch(index)`.
+    """An endless stream of batches from `start` on; `batch(index)` draws any single one.
 
     The shape of batch i follows from (seed, stage, i) and is equal on all ranks; its content
-    follows from (seed, stage, i, rank) and the device type. Workers of a `DataLoader` take every
-    n-th index, so neither their number nor a restart changes what is drawn.
+    follows from (seed, stage, i, rank) and the device type. Each of the n workers of a
+    `DataLoader` takes every n-th index, so neither their number nor a restart changes the batches.
 
     Args:
         seed: Not negative. A generator on the CPU keeps the low 32 bits of the mixed seed.
@@ -92,10 +92,10 @@ class PriorStream(IterableDataset[TaskBatch]):
 
 
 class FixedBatches(Dataset[TaskBatch]):
-    """The first batches of a stream, drawn once and then kept.
+    """The first batches of a stream, each drawn at its first use and then kept in memory.
 
     Args:
-        share: (position, number of shares): this process holds every n-th batch, so that several
+        share: (position, n): this process holds every n-th batch from `position` on, so that n
             processes together hold each batch once.
     """
 
@@ -117,7 +117,10 @@ class FixedBatches(Dataset[TaskBatch]):
 
 
 def with_enough_queries(shape: TaskShape) -> TaskShape:
-    """The shape, with rows added and context rows made queries until 100 rows are queries."""
+    """Return the shape with at least 100 query rows.
+
+    The task gets at least 200 rows, and its last context rows become queries if necessary.
+    """
     num_rows = max(shape.num_rows, 2 * MIN_EVALUATION_QUERIES)
     return shape._replace(
         num_rows=num_rows,

@@ -64,6 +64,6 @@ def draw_step_rates(num_heads: int) -> Float[Tensor, " h"]:
 
 
 def draw_step_bias(num_heads: int) -> Float[Tensor, " h"]:
-    """softplus^-1(dt) with log dt ~ U(log 1e-3, log 1e-1): the initial weight of tokens."""
+    """softplus^-1(dt) with log dt ~ U(log 1e-3, log 1e-1), the initial step sizes of Mamba."""
     dt = torch.empty(num_heads).uniform_(math.log(1e-3), math.log(1e-1)).exp().clamp(min=1e-4)
     return dt + (-torch.expm1(-dt)).log()

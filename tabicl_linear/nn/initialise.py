@@ -11,7 +11,7 @@ def initialise_(module: nn.Module) -> None:
     Norms keep their weights of one. Source: measured on the authors' freshly built models.
     """
     for layer in module.modules():
-        # Without storage, where only sizes are asked for, draws take longer than all the rest.
+        # Models on the meta device serve for their sizes only; drawing would take most of the time.
         if isinstance(layer, nn.Linear | nn.Conv1d) and not layer.weight.is_meta:
             nn.init.normal_(layer.weight, std=STD)
             if layer.bias is not None:
@@ -29,8 +29,8 @@ def open_decay_gate_(decay: nn.Sequential, *, learns: bool) -> None:
 
     Args:
         decay: Two linear layers, the last with a bias.
-        learns: Zero only the last factor. The authors zero both: then the gradient of each stays
-            zero, gates never depend on tokens, and only the bias learns.
+        learns: Zero only the last layer's weights, so that gates can learn to depend on tokens. The
+            authors zero both layers: then both gradients stay zero and only the bias learns.
     """
     first, last = decay
     assert isinstance(first, nn.Linear)

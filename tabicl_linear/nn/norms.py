@@ -11,8 +11,8 @@ from tabicl_linear.types import Float, Tensor
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) times a learned weight, in at least the precision of the weight.
 
-    Unlike PyTorch's, it takes inputs that autocast has lowered without a warning or a loss of
-    precision.
+    Unlike PyTorch's layer, it accepts inputs that autocast has converted to 16 bits, without a
+    warning or a loss of precision.
     """
 
     def __init__(self, dim: int, *, eps: float) -> None:

@@ -35,13 +35,14 @@ class ShortConvolution(nn.Module):
         *,
         independent: bool,
     ) -> tuple[Float[Tensor, "b t e"], Float[Tensor, "b w d"]]:
-        """Project tokens and convolve the result; also return the inputs to keep for later tokens.
+        """Project and convolve tokens; also return the last inputs, which later tokens need.
 
         Args:
             x: Inputs of a mixer.
             projection: Token-wise map from d to the channels of the convolution, without bias.
             conv_inputs: The `size - 1` previous inputs; None at the start of a sequence.
-            independent: Every token follows `conv_inputs` directly; they are returned unchanged.
+            independent: Convolve each token as if it directly followed `conv_inputs`, which are
+                then returned unchanged.
         """
         if conv_inputs is None:
             conv_inputs = x.new_zeros(x.shape[0], self.size - 1, x.shape[2])
@@ -76,7 +77,7 @@ def project(
     *,
     independent: bool,
 ) -> tuple[Float[Tensor, "b t e"], Float[Tensor, "b w d"] | None]:
-    """Project tokens, with a short convolution if there is one; also return its inputs to keep."""
+    """Project tokens and convolve them by `conv`, if any; also return the last inputs or None."""
     if conv is None:
         return projection(x), None
     return conv.project(x, projection, conv_inputs, independent=independent)

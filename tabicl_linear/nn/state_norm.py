@@ -19,7 +19,7 @@ class StateNorm(nn.Module):
         self.log_scale = nn.Parameter(torch.zeros(num_heads))
 
     def forward(self, square: Float[Tensor, "b t h"], value_dim: int) -> Float[Tensor, "b t h 1"]:
-        """The factor for states of the given squared Frobenius norms."""
+        """Return the factor of reads, from the squared Frobenius norms of the states."""
         # Clamped before the root, whose gradient at zero is infinite: a state may be zero.
         factor = self.log_scale.exp() * value_dim**0.5 * square.clamp(min=EPS**2).rsqrt()
         return factor.unsqueeze(-1)

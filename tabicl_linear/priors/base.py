@@ -64,14 +64,14 @@ class Tasks(NamedTuple):
 
 
 DTYPES = {"x": torch.float32, "categorical": torch.bool}
-"""Of what a prior draws beside labels, whose own check names their range too."""
+"""Dtypes of features and category flags; labels have a check of their own."""
 
 
 class Prior(ABC):
     """A distribution over tasks. Draws depend on the generator alone and never on global RNGs.
 
     Attributes:
-        fewest_rows: Rows below which it draws no task.
+        fewest_rows: The smallest number of rows of a task that it can draw.
     """
 
     fewest_rows: int = 3
@@ -93,12 +93,14 @@ class Prior(ABC):
 
 
 def drawn(prior: Prior, shape: TaskShape, generator: torch.Generator) -> Tasks:
-    """What a prior, which may be somebody else's, draws; of the shape that was asked for.
+    """Draw tasks from any prior, perhaps a user's own, and check what it returns.
+
+    Without the checks, a wrong draw would fail deep in a model, or not at all.
 
     Raises:
-        DataError: It is not, or of another type, labels are no classes, or cells infinite; deep in
-            a model none of it would say so, or a run would learn what no table has. Or the draw
-            depends on more than the generator, so that no run could be repeated.
+        DataError: The tasks have another shape or dtype than promised, labels are not classes
+            `0..K-1` that all occur in the context, cells are infinite, or the draw used a global
+            generator, so that no run could be repeated.
     """
     before = _global_generators()
     tasks = prior.sample_tasks(shape, generator)
@@ -114,9 +116,9 @@ def drawn(prior: Prior, shape: TaskShape, generator: torch.Generator) -> Tasks:
     expected = {"x": sizes, "y": sizes[:2], "categorical": sizes[::2]}
     for part, size in expected.items():
         z = getattr(tasks, part)
-        given = tuple(z.shape) if isinstance(z, torch.Tensor) else type(z).__name__
-        if given != size:
-            raise DataError(f"{name} gives {part} of {given}, not {size}; {where}.")
+        actual = tuple(z.shape) if isinstance(z, torch.Tensor) else type(z).__name__
+        if actual != size:
+            raise DataError(f"{name} gives {part} of {actual}, not {size}; {where}.")
         if part != "y" and z.dtype != DTYPES[part]:
             raise DataError(f"{name} gives {part} in {z.dtype}, not {DTYPES[part]}; {where}.")
     fault = _fault_of_values(tasks, shape)
@@ -126,9 +128,9 @@ def drawn(prior: Prior, shape: TaskShape, generator: torch.Generator) -> Tasks:
 
 
 def _fault_of_values(tasks: Tasks, shape: TaskShape) -> str | None:
-    """What is wrong with labels or cells of the right shapes; None if nothing is.
+    """Describe what is wrong with labels or cells of the right shapes; None if nothing is.
 
-    Values are looked at on a CPU alone: elsewhere every batch would wait for the answer.
+    Values are checked on the CPU only: on a GPU, every batch would wait for the answer.
     """
     y, on_cpu = tasks.y, tasks.y.device.type == "cpu"
     if y.dtype != torch.int64 or (on_cpu and not ((y >= 0) & (y < shape.num_classes)).all()):
@@ -155,6 +157,6 @@ def _fault_of_values(tasks: Tasks, shape: TaskShape) -> str | None:
 
 
 def _global_generators() -> tuple[bytes, bytes, int]:
-    """Where the global generators of torch (on the CPU) and numpy stand."""
+    """Return the states of the global generators of torch (on the CPU) and numpy."""
     numpy = np.random.get_state(legacy=False)["state"]  # noqa: NPY002
     return torch.get_rng_state().numpy().tobytes(), numpy["key"].tobytes(), numpy["pos"]

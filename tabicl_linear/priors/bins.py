@@ -14,14 +14,14 @@ def count_below(
 ) -> Float[Tensor, "c n"]:
     """Return how many boundaries lie below each value; comparisons with NaN are false.
 
-    Compares each value with every boundary: there are few of them, and that is vectorised, in
-    PyTorch if it does not write booleans, whereas a binary search for each value is not.
+    Every value is compared with every boundary. Boundaries are few, and these comparisons are
+    vectorised (in PyTorch only if their results are not booleans), unlike a binary search.
 
     Args:
-        values: The values to place, row by row.
+        values: Rows of values; each row has its own boundaries.
         boundaries: The boundaries of each row, in any order.
-        number: Only the first `number` boundaries of each row count; must not increase from row to
-            row. All count if None.
+        number: How many boundaries of each row count, the first ones; must not increase from row
+            to row. All count if None.
     """
     if random.serves(values.device) and values.dtype == boundaries.dtype == torch.float32:
         numbers = None if number is None else torch.from_numpy(number.astype(np.int64))

@@ -22,7 +22,11 @@ def randomise_ids(
     *,
     generator: torch.Generator,
 ) -> Int[Tensor, "b n"]:
-    """Permute the ids `0..num_ids-1` of each task unless they stay ordered; then reverse half."""
+    """Renumber the ids `0..num_ids-1` of each task at random.
+
+    A task keeps the order of its ids with its `ordered_probability`, otherwise they are permuted.
+    Afterwards the ids of each task are reversed with probability one half.
+    """
     b, largest = len(ids), int(num_ids.max())
     device = ids.device
     count = torch.as_tensor(num_ids, device=device).unsqueeze(1)
@@ -48,7 +52,7 @@ def reindex_classes(y: Int[Tensor, "b n"], num_classes: int) -> Int[Tensor, "b n
 
 
 def rotate_classes(y: Int[Tensor, "b n"], generator: torch.Generator) -> Int[Tensor, "b n"]:
-    """Add one random number to all labels `0..K-1` of a task, modulo K."""
+    """Shift all labels `0..K-1` of a task by the same random number, modulo K."""
     count = y.amax(1, keepdim=True) + 1
     shift = (draws.uniform(len(y), 1, generator=generator) * count).long()
     return (y + torch.minimum(shift, count - 1)) % count
@@ -67,7 +71,7 @@ def cover_classes(
     total variation).
     """
     b, n = tasks.y.shape
-    # Drawn for every task, so that what is drawn next does not depend on the split.
+    # Drawn for every task, so that later draws from the generator do not depend on the split.
     keys = torch.rand(b, n, generator=generator, device=tasks.y.device, dtype=torch.float64)
     position = torch.arange(n, device=tasks.y.device).expand(b, n)
     first = torch.full((b, num_classes), -1, device=tasks.y.device)

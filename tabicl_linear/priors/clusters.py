@@ -15,14 +15,14 @@ from tabicl_linear.priors.tabpfn_v1.columns import standardise
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 MOST_DIMENSIONS = 8
-"""Of a surface on which rows lie; without one they fill the space of the columns."""
+"""Largest dimension of a surface on which rows lie; otherwise rows fill the whole space."""
 SURFACE_SHARE, OWN_SHARE, GROUPED_SHARE = 0.5, 0.5, 0.4
 HEAVY_SHARE, FLIPPED_SHARE, NOMINAL_SHARE = 0.2, 0.2, 0.3
 DISTANCES = (0.8, 8.0)
-"""Mean distance of two centres, log-uniform, where clusters have deviations of about one."""
+"""Range of the mean distance of two centres (log-uniform); clusters have deviations of about 1."""
 MOST_CATEGORIES = 20
 MOST_CLUSTERS = 10_000
-"""Of a class: a task holds several vectors of each."""
+"""Most clusters of a class; a task holds several vectors for each of them."""
 
 
 class Parameters(NamedTuple):
@@ -30,15 +30,16 @@ class Parameters(NamedTuple):
 
     Attributes:
         num_classes: Number of classes.
-        num_clusters: `[b y]`, clusters of each class; 0 for classes that are not there.
-        dimensions: Of the space in which the clusters lie.
-        is_surface: Whether the columns are functions of fewer numbers.
-        bend: Deviation of what is curved in these functions, where that of what is linear is one.
-        blur: Deviation of the noise of columns that are such functions.
-        informative: Dimensions in which centres differ.
+        num_clusters: `[b y]`, clusters of each class; 0 for classes that the task lacks.
+        dimensions: Dimension of the space in which the clusters lie.
+        is_surface: Whether rows lie on a surface, so that the columns are functions of
+            `dimensions` numbers.
+        bend: Deviation of the curved part of these functions; that of the linear part is one.
+        blur: Deviation of the noise added to columns of a surface, relative to the column's.
+        informative: Number of dimensions in which centres differ.
         distance: Mean distance of two centres.
-        grouped: Part of the variance of centres that clusters of a class have in common.
-        has_own: Whether each cluster has a covariance of its own.
+        grouped: Share of the variance of centres that all clusters of a class have in common.
+        has_own: Whether each cluster has its own covariance, not a common one.
         spread: Deviation of the logarithm of a cluster's deviation in one direction.
         is_heavy: Whether rows have the tails of Student's t with three degrees of freedom.
         flip_rate: Share of labels that are replaced by random ones.
@@ -97,16 +98,17 @@ def draw_parameters(
 
 
 class Clusters(NamedTuple):
-    """The clusters of all tasks: cluster g is centre + H(second) H(first) diag(scales) normal.
+    """The clusters of all tasks. Rows of a cluster are centre + H(second) H(first) (scales * z).
 
-    H(v) is the reflection 1 - 2 v v^T, so a covariance costs three vectors and is exact.
+    z is standard normal and H(v) = 1 - 2 v v^T is a reflection. So a covariance is stored as three
+    vectors, and its inverse is exact.
 
     Attributes:
         owner: Class of each cluster.
-        weights: Probability of each cluster; 0 for those that are not there.
-        centres: Centres.
-        scales: Deviations before the reflections.
-        first, second: Unit vectors.
+        weights: Probability of each cluster; 0 for clusters that the task lacks.
+        centres: Means of the clusters.
+        scales: Standard deviations along the axes before the reflections.
+        first, second: Unit vectors of the two reflections.
     """
 
     owner: Int[Tensor, "b g"]
@@ -122,20 +124,20 @@ class Clusters(NamedTuple):
         """Draw rows and their classes."""
         b, _, d = self.centres.shape
         group = torch.multinomial(self.weights, num_rows, replacement=True, generator=generator)
-        of_row = group.unsqueeze(1).expand(b, d, num_rows)
+        index = group.unsqueeze(1).expand(b, d, num_rows)
 
-        def taken(part: Tensor) -> Tensor:
-            return part.mT.gather(2, of_row)
+        def of_rows(field: Tensor) -> Tensor:
+            return field.mT.gather(2, index)
 
         noise = draws.normal(b, d, num_rows, generator=generator)
         tail = draws.normal(b, 3, num_rows, generator=generator).square().mean(1, keepdim=True)
         noise = torch.where(is_heavy.view(b, 1, 1), noise * tail.clamp(min=1e-3).rsqrt(), noise)
-        noise = _reflected(noise * taken(self.scales), taken(self.first), 1)
-        z = taken(self.centres) + _reflected(noise, taken(self.second), 1)
+        noise = _reflected(noise * of_rows(self.scales), of_rows(self.first), 1)
+        z = of_rows(self.centres) + _reflected(noise, of_rows(self.second), 1)
         return z, self.owner.gather(1, group)
 
     def scores(self, z: Float[Tensor, "b d n"], num_classes: int) -> Float[Tensor, "b n y"]:
-        """Logarithm of the density of each class, which classifies best where tails are normal."""
+        """Log density of each class (up to a constant): the best classifier if tails are normal."""
         from_centre = z.mT.unsqueeze(1) - self.centres.unsqueeze(2)
         back = _reflected(from_centre, self.second.unsqueeze(2), 3)
         back = _reflected(back, self.first.unsqueeze(2), 3) / self.scales.unsqueeze(2)
@@ -149,12 +151,12 @@ class Clusters(NamedTuple):
 def draw_clusters(
     p: Parameters, num_features: int, rng: np.random.Generator, generator: torch.Generator
 ) -> Clusters:
-    """Draw weights, centres and covariances; dimensions that are not there are pure noise."""
+    """Draw weights, centres and covariances; dimensions beyond `p.dimensions` are pure noise."""
     b, num_classes = p.num_clusters.shape
     device, largest = generator.device, int(p.num_clusters.max())
     size = (b, num_classes, largest)
     is_there = np.arange(largest) < p.num_clusters[..., None]
-    # Class shares Dirichlet, of clusters within a class, too.
+    # Shares of classes, and of clusters within a class, are Dirichlet numbers.
     shares = rng.gamma(np.exp(rng.uniform(0, np.log(50), (b, 1))), size=(b, num_classes))
     within = rng.gamma(3.0, size=size) * is_there + 1e-12
     weights = (shares * (p.num_clusters > 0))[..., None] * within * is_there
@@ -171,7 +173,7 @@ def draw_clusters(
     centres = centres * (_column(deviation, device) * is_told).unsqueeze(1)
     g = num_classes * largest
     owner = torch.arange(num_classes, device=device).repeat_interleave(largest).expand(b, g)
-    # A covariance of all clusters is that of the first.
+    # Tasks with a common covariance use that of their first cluster.
     own = torch.as_tensor(p.has_own, device=device).view(b, 1, 1)
     shape = draws.normal(3, b, g, num_features, generator=generator)
     spread, first, second = torch.where(own, shape, shape[:, :, :1])
@@ -232,10 +234,10 @@ class ClusterPrior(Prior):
 def _columns(
     z: Float[Tensor, "b m n"], clusters: Clusters, p: Parameters, generator: torch.Generator
 ) -> Float[Tensor, "b m n"]:
-    """The numbers themselves, or columns that are functions of a few of them."""
+    """Return the numbers themselves, or for surfaces, noisy functions of the used dimensions."""
     b, m, _ = z.shape
     weights, curved = draws.normal(2, b, m, m, generator=generator)
-    # A reflection moves only dimensions that are used.
+    # Unit vectors of reflections are zero outside the dimensions used.
     is_used = (clusters.first != 0).any(1, keepdim=True)
     weights, curved = (_unit(part, is_used) for part in (weights, curved))
     phase = draws.uniform(b, m, 1, generator=generator) * (2 * np.pi)
@@ -249,13 +251,13 @@ def _columns(
 
 
 def _unit(vectors: Tensor, is_used: Tensor) -> Tensor:
-    """Unit vectors that are zero outside the dimensions used."""
+    """Set vectors to zero outside the dimensions used and scale them to unit length."""
     vectors = vectors * is_used
     return vectors / torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp(min=1e-6)
 
 
 def _reflected(x: Tensor, v: Tensor, dim: int) -> Tensor:
-    """x - 2 v (v . x) along a dimension."""
+    """The reflection x - 2 v (v . x), with the products taken along `dim`."""
     return x - 2 * v * (v * x).sum(dim, keepdim=True)
 
 

@@ -1,7 +1,7 @@
 """Random numbers of the priors: tensors from a torch generator, scalars from one of numpy.
 
-On a CPU many numbers at once are drawn in C++ where it gives PyTorch's bits
-(`backends/cpp/random.py`), so that a draw does not depend on who computes it.
+On a CPU, large draws use the C++ code (`backends/cpp/random.py`) where it gives the same bits as
+PyTorch, so that the numbers do not depend on which of the two computes them.
 """
 
 from math import prod
@@ -13,7 +13,7 @@ from tabicl_linear.backends.cpp import random
 from tabicl_linear.types import Float, Tensor
 
 MANY = 1000
-"""Numbers from which on C++ is faster: it copies the generator's state there and back."""
+"""Size of a draw from which C++ is faster: each call copies the generator's state twice."""
 
 
 def numpy_generator(generator: torch.Generator) -> np.random.Generator:
@@ -44,7 +44,7 @@ def noise(
     columns: int,
     generator: torch.Generator,
 ) -> Float[Tensor, "e c"]:
-    """Draw `columns` normal numbers a row, times `scale` and then plus `shift`."""
+    """Draw `columns` normal numbers in each row, with its deviation `scale` and mean `shift`."""
     if len(scale) * columns >= MANY and random.serves(generator.device):
         return random.noise(scale, shift, columns, generator)
     # Two passes are faster than one of `addcmul`, which is not vectorised for columns.

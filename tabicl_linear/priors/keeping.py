@@ -1,4 +1,4 @@
-"""From drawn columns and class ids to tasks: draws without two classes are drawn again."""
+"""Turns drawn columns and class ids into tasks; tables of a single class are drawn again."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from tabicl_linear.priors.base import Tasks, TaskShape
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 LARGEST_SHARE = 0.98
-"""Of the rows of a task in its largest class."""
+"""Largest share of rows that one class of a task may have."""
 MAX_ROUNDS = 1000
 
 
 class Drawn(NamedTuple):
-    """Tables before they are tasks.
+    """Drawn tables, before their classes are numbered and their rows ordered.
 
     Attributes:
         x: Columns, rows last.
@@ -37,9 +37,11 @@ def kept_tasks(
     """Draw until every task has two classes, then number its classes and cover them.
 
     Args:
-        draw: Draws so many tables, with exchangeable rows, on the device of `generator`.
-        shape: Of the batch.
-        generator: Seeds that of NumPy, and draws the numbers of the classes and the order of rows.
+        draw: Draws as many tables as its first argument says, with exchangeable rows, on the
+            device of `generator`.
+        shape: Sizes of the batch.
+        generator: Seeds the NumPy generator that is passed to `draw`, and draws the numbers of the
+            classes and the order of rows.
 
     Raises:
         DataError: No task can have the shape, or hardly any draw has two classes.
@@ -56,10 +58,10 @@ def _of_two_classes(
     accepted, missing = list[Drawn](), shape.batch_size
     most = min(LARGEST_SHARE * shape.num_rows, shape.num_rows - 1)
     for _ in range(MAX_ROUNDS):
-        draws = draw(missing, rng)
-        largest = classes.count_classes(draws.y, shape.num_classes).amax(1)
+        tables = draw(missing, rng)
+        largest = classes.count_classes(tables.y, shape.num_classes).amax(1)
         index = (largest <= most).nonzero().squeeze(1)
-        accepted.append(Drawn(*(part[index] for part in draws)))
+        accepted.append(Drawn(*(part[index] for part in tables)))
         missing -= len(index)
         if not missing:
             return Drawn(*(torch.cat(parts) for parts in zip(*accepted, strict=True)))
@@ -69,9 +71,9 @@ def _of_two_classes(
     )
 
 
-def _covered(draws: Drawn, shape: TaskShape, generator: torch.Generator) -> Tasks:
-    y = classes.rotate_classes(classes.reindex_classes(draws.y, shape.num_classes), generator)
-    tasks = Tasks(draws.x.transpose(1, 2).contiguous(), y, draws.categorical)
+def _covered(tables: Drawn, shape: TaskShape, generator: torch.Generator) -> Tasks:
+    y = classes.rotate_classes(classes.reindex_classes(tables.y, shape.num_classes), generator)
+    tasks = Tasks(tables.x.transpose(1, 2).contiguous(), y, tables.categorical)
     return classes.cover_classes(tasks, shape.num_context, shape.num_classes, generator)
 
 
@@ -81,7 +83,7 @@ def flip_classes(
     count: Int[Tensor, " b"],
     generator: torch.Generator,
 ) -> Int[Tensor, "b n"]:
-    """Replace a share of the labels of each task by random ones of its `count` classes."""
+    """Replace labels, with each task's probability `rate`, by random ones below its `count`."""
     chance, other = torch.rand(2, *y.shape, generator=generator, device=y.device)
     other = torch.minimum((other * count.unsqueeze(1)).long(), count.unsqueeze(1) - 1)
     return torch.where(chance < rate.unsqueeze(1), other, y)
@@ -93,12 +95,12 @@ def cut_into_codes(
     skew: Float[Tensor, " c"],
     generator: torch.Generator,
 ) -> Int[Tensor, "c n"]:
-    """Cut columns of about normal numbers into categories whose codes have no order.
+    """Cut roughly normal columns into categories, numbered in random order.
 
     Args:
         z: The columns.
-        count: Categories of each.
-        skew: Deviation of the logarithm of a category's share.
+        count: Number of categories of each column.
+        skew: Standard deviation of the logarithms of the category shares.
         generator: Draws shares and codes.
     """
     columns, largest = len(z), int(count.max())

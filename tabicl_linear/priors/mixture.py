@@ -18,7 +18,7 @@ class Mixture(Prior):
 
     The number of tasks of each prior in a batch is multinomial, so the distribution of a task does
     not depend on the batch size. Each prior draws all its tasks of a batch at once, in the order of
-    the list, and they are placed at random positions.
+    the list, and the tasks of all priors are placed at random positions in the batch.
 
     Args:
         priors: The priors; a TabPFN v1 prior and a tree prior if left out.
@@ -54,7 +54,7 @@ class Mixture(Prior):
         """Draw `shape.batch_size` tasks on the generator's device.
 
         Raises:
-            DataError: If the shape makes no task, or a prior gives tasks of another shape.
+            DataError: If no task can have the shape, or a prior breaks its promises (`drawn`).
         """
         b, n, _, m, _ = shape.validate()
         device = generator.device

@@ -1,4 +1,4 @@
-"""The relation prior: classes hang on what columns are to each other."""
+"""The relation prior: classes depend on relations between columns."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,15 +19,16 @@ Kind: TypeAlias = Literal[
     "oblique", "compared", "product", "parity", "periodic", "category", "count"
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""What a term of a target is: the side of a plane of four columns, which of two columns is larger,
-the product of two, the parity of three, a wave, the effect of a category, of a number or none."""
+"""Kinds of terms of a target: the side of a plane through four columns, which of two columns is
+larger, the product of two, the parity of three, a sine wave, the effect of a category, and that of
+a count with a step between zero and more."""
 COLUMNS = ("normal", "uniform", "heavy", "count", "zero-inflated", "nominal")
 PART_OF = {"category": "nominal", "count": "count"}
-"""Terms of a kind ask for columns of a kind."""
+"""Kind of column that a kind of term needs; terms of other kinds take any column."""
 MOST_TERMS, ARGUMENTS = 6, 4
 CATEGORIES = (50, 500)
 LARGEST = 4.0
-"""Deviations to which what goes into a term is clipped."""
+"""Inputs and values of terms are clipped to this many standard deviations."""
 MIXED_SHARE, LINEAR_SHARE, ORDERED_SHARE, FLIPPED_SHARE = 0.3, 0.3, 0.4, 0.2
 
 
@@ -39,10 +40,11 @@ class Parameters(NamedTuple):
         column: `[b m]`, index into `COLUMNS`.
         strength: How strongly columns share a factor, 0 to 1.
         kind: `[b t]`, index into `KINDS`, of each term.
-        num_terms: How many terms count.
-        is_ordered: Classes are places along one output; otherwise each has an output of its own.
+        num_terms: How many of the terms are used.
+        is_ordered: Classes are positions along one output; otherwise each has its own output, and
+            the largest wins.
         linear: Weight of a linear function of the columns.
-        noise: Deviation of the noise of outputs, which have one of about one.
+        noise: Deviation of the noise of outputs, whose own deviation is about one.
         flip_rate: Share of labels that are replaced by random ones.
     """
 
@@ -60,7 +62,7 @@ class Parameters(NamedTuple):
 def draw_parameters(
     rng: np.random.Generator, count: int, num_features: int, num_classes: int, kinds: Sequence[str]
 ) -> Parameters:
-    """Draw the parameters of `count` tasks whose terms are of some kinds."""
+    """Draw the parameters of `count` tasks whose terms are of the given kinds."""
 
     def happens(share: float) -> np.ndarray:
         return rng.uniform(size=count) < share
@@ -77,7 +79,7 @@ def draw_parameters(
         column[lacking, place[lacking]] = COLUMNS.index(kind_of_column)
     own_classes = np.where(happens(0.4), 2, rng.integers(2, num_classes, count, endpoint=True))
     is_ordered = happens(ORDERED_SHARE)
-    # So many terms of two values tell so many classes apart.
+    # k terms of two values each tell at most 2^k classes apart.
     fewest = np.where(is_ordered, 1, np.ceil(np.log2(own_classes))).astype(np.int64)
     return Parameters(
         num_classes=own_classes,
@@ -95,9 +97,14 @@ def draw_parameters(
 def draw_columns(
     p: Parameters, num_rows: int, rng: np.random.Generator, generator: torch.Generator
 ) -> tuple[Float[Tensor, "b m n"], Float[Tensor, "b m n"]]:
-    """Draw columns, and what targets see of them: numbers of deviation one.
+    """Draw the columns, and the inputs of targets that belong to them.
 
-    Of a nominal column that is an effect of each category, drawn anew; of counts their logarithm.
+    That is the column itself, with these exceptions: the normal number behind a heavy-tailed
+    value, a random effect of each category of a nominal column, and log(1 + x) of counts and
+    zero-inflated columns.
+
+    Returns:
+        Columns, as codes (nominal) or z-scores, and inputs, as clipped z-scores.
     """
     b, m = p.column.shape
     device = generator.device
@@ -106,7 +113,7 @@ def draw_columns(
     factor = draws.normal(b, 1, num_rows, generator=generator)
     z = draws.normal(b, m, num_rows, generator=generator)
     z = (strength.sqrt() * side * factor + (1 - strength).sqrt() * z).view(b * m, num_rows)
-    seen = z.clone()
+    inputs = z.clone()
     size = (b * m, 1)
     tail, level, empty = (
         torch.as_tensor(rng.uniform(low, high, size), dtype=z.dtype, device=device)
@@ -119,27 +126,27 @@ def draw_columns(
             continue
         c = torch.as_tensor(index, device=device)
         if name == "uniform":
-            z[c] = torch.special.ndtr(seen[c])
-            seen[c] = (z[c] - 0.5) * 12**0.5
+            z[c] = torch.special.ndtr(inputs[c])
+            inputs[c] = (z[c] - 0.5) * 12**0.5
         elif name == "heavy":
-            z[c] = torch.sinh(tail[c] * seen[c])
+            z[c] = torch.sinh(tail[c] * inputs[c])
         elif name == "nominal":
-            z[c], seen[c] = _nominal(seen[c], rng, generator)
+            z[c], inputs[c] = _nominal(inputs[c], rng, generator)
         else:
-            size_of = torch.exp(level[c] + tail[c] * seen[c] / 2)
+            size_of = torch.exp(level[c] + tail[c] * inputs[c] / 2)
             size_of = size_of.floor() if name == "count" else size_of
-            z[c] = torch.where(seen[c] > empty[c], size_of, 0.0)
-            seen[c] = z[c].log1p()
-    seen = standardise(seen).clamp_(-LARGEST, LARGEST)
+            z[c] = torch.where(inputs[c] > empty[c], size_of, 0.0)
+            inputs[c] = z[c].log1p()
+    inputs = standardise(inputs).clamp_(-LARGEST, LARGEST)
     is_code = torch.as_tensor(number == COLUMNS.index("nominal"), device=device).unsqueeze(1)
     x = torch.where(is_code, z, standardise(z))
-    return x.view(b, m, -1), seen.view(b, m, -1)
+    return x.view(b, m, -1), inputs.view(b, m, -1)
 
 
 def _nominal(
     z: Float[Tensor, "c n"], rng: np.random.Generator, generator: torch.Generator
 ) -> tuple[Float[Tensor, "c n"], Float[Tensor, "c n"]]:
-    """Codes of many categories, and what each category does."""
+    """Cut columns into 50 to 500 categories; return the codes and each category's random effect."""
     low, high = CATEGORIES
     sizes = np.exp(rng.uniform(np.log(low), np.log(high + 1), len(z))).astype(np.int64)
     count = torch.as_tensor(sizes, device=z.device)
@@ -150,18 +157,18 @@ def _nominal(
 
 
 def terms(
-    seen: Float[Tensor, "b m n"], p: Parameters, generator: torch.Generator
+    inputs: Float[Tensor, "b m n"], p: Parameters, generator: torch.Generator
 ) -> Float[Tensor, "b t n"]:
-    """Terms of the targets, centred and of deviation one; a constant one is zero."""
-    b, m, n = seen.shape
-    device, count = seen.device, p.kind.shape[1]
+    """Draw the terms of each target, centred and of deviation one; constant terms are zero."""
+    b, m, n = inputs.shape
+    device, count = inputs.device, p.kind.shape[1]
     keys = draws.uniform(b, count, m, generator=generator)
     for term, kind_of_column in PART_OF.items():
         is_wanted = (p.kind == KINDS.index(term))[:, :, None]
         is_wanted = is_wanted & (p.column == COLUMNS.index(kind_of_column))[:, None]
         keys = keys - torch.as_tensor(is_wanted, dtype=keys.dtype, device=device)
     place = argsort(keys)[..., torch.arange(ARGUMENTS, device=device) % m]
-    u = seen.gather(1, place.view(b, -1, 1).expand(-1, -1, n)).view(b, count, ARGUMENTS, n)
+    u = inputs.gather(1, place.view(b, -1, 1).expand(-1, -1, n)).view(b, count, ARGUMENTS, n)
     weights = draws.normal(b, count, ARGUMENTS, 1, generator=generator)
     offset = draws.normal(b, count, ARGUMENTS, 1, generator=generator) * 0.3
     waves = 2 + 6 * draws.uniform(b, count, 1, generator=generator)
@@ -181,23 +188,24 @@ def terms(
 
 
 def draw_classes(
-    seen: Float[Tensor, "b m n"], p: Parameters, generator: torch.Generator
+    inputs: Float[Tensor, "b m n"], p: Parameters, generator: torch.Generator
 ) -> Int[Tensor, "b n"]:
     """Class ids `0..num_classes-1`, each row's largest output; some may not occur.
 
-    Ordered classes are places c along one output s, and the nearest wins: c s - c^2 / 2.
+    Ordered classes have positions c along one output s. The nearest is the one with the largest
+    c s - c^2 / 2.
     """
-    b, m, _ = seen.shape
-    device, most = seen.device, int(p.num_classes.max())
-    every = terms(seen, p, generator)
+    b, m, _ = inputs.shape
+    device, most = inputs.device, int(p.num_classes.max())
+    every = terms(inputs, p, generator)
 
     def tensor(field: np.ndarray) -> Tensor:
-        return torch.as_tensor(field, dtype=seen.dtype, device=device).view(b, 1, 1)
+        return torch.as_tensor(field, dtype=inputs.dtype, device=device).view(b, 1, 1)
 
     is_term = torch.arange(every.shape[1], device=device).view(1, -1, 1) < tensor(p.num_terms)
     weights = draws.normal(b, every.shape[1], most, generator=generator) * is_term
     linear = draws.normal(b, m, most, generator=generator)
-    parts = [_scaled(part.mT @ w) for part, w in ((every, weights), (seen, linear))]
+    parts = [_scaled(part.mT @ w) for part, w in ((every, weights), (inputs, linear))]
     outputs = (1 - tensor(p.linear)) * parts[0] + tensor(p.linear) * parts[1]
     outputs = _scaled(outputs)
     outputs += tensor(p.noise) * draws.normal(*outputs.shape, generator=generator)
@@ -210,15 +218,15 @@ def draw_classes(
 
 
 def _scaled(outputs: Float[Tensor, "b n y"]) -> Float[Tensor, "b n y"]:
-    """Centred over rows, and of a common deviation of one in each task."""
+    """Centre outputs over the rows and scale those of a task to a common deviation of one."""
     outputs = outputs - outputs.mean(1, keepdim=True)
     return outputs / outputs.square().mean((1, 2), keepdim=True).sqrt().clamp(min=1e-6)
 
 
 class RelationPrior(Prior):
-    """Draws tasks in which columns act together, beside counts, zeros and many categories.
+    """Draws tasks in which columns act together, with counts, zeros and many categories.
 
-    A target is a sum of 1 to 6 terms, in most tasks of one kind: sides of oblique planes, one
+    A target is a sum of 1 to 6 terms, all of one kind in most tasks: sides of oblique planes, one
     column compared with another, products, the parity of three columns, waves, effects of 50 to
     500 categories, of counts and of zeros; in some tasks a linear function is added. Columns are
     normal, uniform, heavy-tailed, counts, zero-inflated or nominal, and share a factor in half of
@@ -226,7 +234,7 @@ class RelationPrior(Prior):
     clipped to +-100; no cell is missing. `docs/prior.md` lists every distribution.
 
     Args:
-        kinds: Kinds of terms to draw from, of `KINDS`; all if left out.
+        kinds: Kinds of terms to draw from (see `KINDS`); all if left out.
     """
 
     def __init__(self, kinds: Sequence[Kind | str] = KINDS) -> None:
@@ -247,9 +255,9 @@ class RelationPrior(Prior):
         self, shape: TaskShape, generator: torch.Generator, count: int, rng: np.random.Generator
     ) -> Drawn:
         p = draw_parameters(rng, count, shape.num_features, shape.num_classes, self.kinds)
-        x, seen = draw_columns(p, shape.num_rows, rng, generator)
+        x, inputs = draw_columns(p, shape.num_rows, rng, generator)
         rate = torch.as_tensor(p.flip_rate, dtype=x.dtype, device=x.device)
         classes = torch.as_tensor(p.num_classes, device=x.device)
-        y = flip_classes(draw_classes(seen, p, generator), rate, classes, generator)
+        y = flip_classes(draw_classes(inputs, p, generator), rate, classes, generator)
         nominal = torch.as_tensor(p.column == COLUMNS.index("nominal"), device=x.device)
         return Drawn(x, y, nominal)

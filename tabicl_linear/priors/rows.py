@@ -95,7 +95,7 @@ class ShiftedLogNormalRows(RowDistribution):
     """min(min_rows + exp(N(mu, sigma)), max_rows), rounded: mostly short tasks, some very long.
 
     The defaults are the compute-matched long-sequence pretraining (section "Mitigation
-    Strategies"), with the numbers of the authors' code. `ConfigError` if no mu gives the mean.
+    Strategies"), with the numbers of the authors' code. `ConfigError` if no `mu` gives `mean_rows`.
 
     Attributes:
         min_rows: Fewest rows.
@@ -126,7 +126,7 @@ class ShiftedLogNormalRows(RowDistribution):
 
     @cached_property
     def mu(self) -> float:
-        """Mean of the normal variable, such that the mean number of rows is `mean_rows`."""
+        """Mean of the normal variable that makes the mean number of rows `mean_rows`."""
         widest, mean = self.max_rows - self.min_rows, self.mean_rows - self.min_rows
         # The cut-off lowers the mean, so mu is at least that of the uncut variable (1 covers
         # rounding); with mu 40 deviations above the cut-off, every draw is cut off.

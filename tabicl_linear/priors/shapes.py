@@ -10,7 +10,7 @@ from tabicl_linear.priors.base import TaskShape
 from tabicl_linear.priors.rows import FixedRows, RowDistribution
 
 MOST_CELLS = 2**30
-"""Numbers in the tables of a batch, 4 GiB in float32: no network could train on more."""
+"""Most cells in the tables of a batch, 4 GiB in float32: no network could train on more."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class TaskShapes:
     query row. Impossible settings raise `ConfigError` at construction.
 
     Attributes:
-        batch_size: Tasks in a batch, or `{most rows: tasks}`: the entry with the lowest limit that
-            the rows of the batch do not exceed; None with `tokens_per_batch`.
+        batch_size: Tasks in a batch, or `{most rows: tasks}`, of which the entry with the lowest
+            sufficient limit applies; None with `tokens_per_batch`.
         num_rows: Rows of every task, context and queries together, or their distribution.
         min_context: Fewest context rows; at least `max_classes`, so that every class fits.
         min_features: Fewest columns.
@@ -35,8 +35,8 @@ class TaskShapes:
         num_queries: Query rows of every task, so that all other rows are context; if None, the
             split is drawn.
         stages: `{index: rows}`: from the training batch with that index on, these rows (a number
-            or a distribution) replace `num_rows`. The index counts batches, not optimiser steps,
-            each of which takes `trainer.accumulate_grad_batches` batches.
+            or a distribution) replace `num_rows`. The index counts batches, not optimiser steps:
+            a step takes `trainer.accumulate_grad_batches` batches.
         tokens_per_batch: Instead of `batch_size`: the number of tasks, at least one, that comes
             closest to this many tokens, so that wide and narrow, long and short tables cost alike.
         log_uniform_features: Draw the number of columns log-uniformly, so that narrow tables are as
@@ -172,7 +172,7 @@ class TaskShapes:
             )
 
     def _check_split(self) -> None:
-        """Check the bounds at the fewest and the most rows; others in between cannot fail."""
+        """Check the bounds at the fewest and the most rows; row numbers in between cannot fail."""
         fewest, most = self.row_range
         self._check_bound("min_context", self.min_context)
         if self.max_context is not None:
@@ -201,7 +201,7 @@ class TaskShapes:
                 )
 
     def _check_cells(self) -> None:
-        """Refuse batches for which no memory has room, and not at the first draw of one."""
+        """Refuse batches too large for any memory now, and not when the first one is drawn."""
         limits = self.batch_size if isinstance(self.batch_size, dict) else {}
         fewest, most = self.row_range
         lengths = [fewest, most, *(limit for limit in limits if fewest < limit < most)]

@@ -27,7 +27,7 @@ class Tokens(NamedTuple):
 
 
 class Strategy(nn.Module, ABC):
-    """Label embedding (subclass) and target formulation (argument).
+    """A label embedding (the subclass) with a target formulation (the argument).
 
     The target formulation affects training alone: prediction always uses the single-target
     layout, so that no query influences another.
@@ -37,7 +37,7 @@ class Strategy(nn.Module, ABC):
             one after the other, and each is predicted from the rows before it.
 
     Attributes:
-        writes_query_labels: Multi-target training writes query rows with their labels.
+        writes_query_labels: Whether multi-target training writes the labels of query rows too.
     """
 
     writes_query_labels: ClassVar[bool] = False
@@ -123,7 +123,7 @@ class Strategy(nn.Module, ABC):
         """The outputs that predict the query rows, in row order.
 
         Args:
-            outputs: Of the written sequence in multi-target training, else of the queries.
+            outputs: For the written sequence in multi-target training, otherwise for the queries.
             num_context: Rows of context.
         """
         if self.target == "multi":

@@ -106,7 +106,7 @@ def test_a_verdict_that_hangs_on_how_much_other_arms_vary_is_known(tmp_path):
     assert [x.hangs_on_pool for x in (leads, far, alone)] == [True, False, False]
     table = verdict_table([leads, far, alone], [])
     assert table.count("\N{DOUBLE DAGGER}") == 2  # in its row, and above the list
-    assert table.endswith("another:\n\n- Claim leads.: seen")
+    assert table.endswith("would be:\n\n- Claim leads.: seen")
 
 
 @pytest.mark.parametrize(

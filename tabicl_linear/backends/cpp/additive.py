@@ -16,12 +16,12 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Tensor
 
 CHUNK = 32
-"""Tokens of a chunk, a multiple of 16; docs/performance_log.md has the measurements."""
+"""Tokens in a chunk, a multiple of 16; docs/performance_log.md has the measurements."""
 _TAKEN = (torch.float32, torch.bfloat16)
 
 
 def takes(x: Streams, S: Tensor) -> bool:
-    """Whether the library computes these."""
+    """Whether the library computes these streams from this state."""
     gates = 1 if x.log_decay is None else x.log_decay.shape[-1]
     wide = x.q, x.k, x.v
     lowered = all(z.dtype in _TAKEN for z in wide)
@@ -29,7 +29,10 @@ def takes(x: Streams, S: Tensor) -> bool:
 
 
 def apply(x: Streams, S: Tensor, *, reads: bool) -> tuple[Any, Tensor]:
-    """Outputs [b t h v] (None unless `reads`) and final state [b h v k] of streams it takes."""
+    """Return outputs [b t h v] (None unless `reads`) and the final state [b h v k].
+
+    `takes(x, S)` must be true.
+    """
     beta = None if x.beta is None else x.beta.float()
     decay = None if x.log_decay is None else x.log_decay.float()
     outputs, final = _Additive.apply(x.q if reads else None, x.k, x.v, beta, decay, S)

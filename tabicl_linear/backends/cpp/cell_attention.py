@@ -1,7 +1,7 @@
 """Attention across the cells of a row in C++ (`csrc/cells.cpp`): float32 and bfloat16 on the CPU.
 
-Rows are read in place, without a transposition. Other dtypes and devices, and more or wider cells,
-are left to PyTorch.
+Rows are read in place, without a transposition. Other dtypes and devices, and rows with more or
+wider cells, are left to PyTorch.
 """
 
 import ctypes

@@ -9,7 +9,7 @@ from tabicl_linear.types import Tensor
 _LIBRARY = "tabicl_linear.backends.cpp._library"
 _WIDE = "tabicl_linear.backends.cpp._library_wide"
 _VERSION = 14
-"""Version of functions and structures; the same in `backends/cpp/csrc/tokenwise.cpp`."""
+"""Version of the C++ interface; `tabicl_version` in `csrc/tokenwise.cpp` must be the same."""
 
 
 @cache
@@ -37,7 +37,10 @@ def unavailable() -> str | None:
 
 @cache
 def library() -> ctypes.CDLL:
-    """The library, that of wide vectors where the processor has them; ask `unavailable` first."""
+    """Return the library, compiled for 512-bit vectors if the processor has them.
+
+    Call `unavailable` first.
+    """
     plain = _loaded(_LIBRARY)
     if plain.tabicl_many_registers() and find_spec(_WIDE) is not None:
         return _loaded(_WIDE)
@@ -52,5 +55,5 @@ def _loaded(name: str) -> ctypes.CDLL:
 
 
 def pointer(x: Tensor | None) -> int | None:
-    """Address of a tensor's data; None for None."""
+    """Return the address of a tensor's data; None for None."""
     return None if x is None else x.data_ptr()

@@ -51,7 +51,7 @@ LOGISTIC: Choice = {
     logistic.inverse_curvature: inverse_curvature,
     logistic.left_out: left_out,
 }
-"""They replace the functions in PyTorch."""
+"""The functions in PyTorch and those that replace them."""
 
 
 def _takes(problem: LogisticProblem) -> bool:

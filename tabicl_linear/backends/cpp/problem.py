@@ -1,4 +1,4 @@
-"""What an update rule in C++ is given (`csrc/problem.h`), and the library's functions for it."""
+"""The arguments of the update rules in C++ (`csrc/problem.h`), and the library's functions."""
 
 import ctypes
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class View(ctypes.Structure):
 
 
 class Problem(ctypes.Structure):
-    """Sizes, inputs and the state before them."""
+    """Sizes, inputs and initial state of an update rule."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("batch", "tokens", "heads", "keys", "values")),
@@ -47,12 +47,13 @@ def functions() -> ctypes.CDLL:
 
 
 def problem(inputs: Sequence[Tensor | None], S: Tensor, *, chunk: int = 0) -> Problem:
-    """q, k, v, beta and decay (q and the last two may be None) as the library takes them.
+    """Return a rule's sizes, inputs and state as the library takes them.
 
     Args:
-        inputs: From `channels_last`; they must outlive the call, which only gets addresses.
+        inputs: q, k, v, beta and decay, of which q, beta and decay may be None; each returned by
+            `channels_last`. They must outlive the call, which gets only their addresses.
         S: Contiguous state [b h v k] before the first token.
-        chunk: Tokens of a chunk, where the rule is computed in chunks.
+        chunk: Tokens in a chunk; 0 for rules that go token by token.
     """
     q, k, v, beta, decay = inputs
     assert k is not None, "keys are always given"
@@ -74,12 +75,12 @@ def problem(inputs: Sequence[Tensor | None], S: Tensor, *, chunk: int = 0) -> Pr
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """`x` with contiguous channels (the last of [b t h e]), without a copy if they already are."""
+    """Return `x` with contiguous channels (the last of [b t h e]), a copy only if necessary."""
     return x if x.ndim == 3 or x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
 def view(x: Tensor | None) -> View:
-    """Address and strides of a tensor [b t h] or [b t h e]."""
+    """Return address and strides of a tensor [b t h] or [b t h e]; an empty view for None."""
     if x is None:
         return View()
     return View(x.data_ptr(), *x.stride()[:3], x.dtype == torch.bfloat16)

@@ -1,7 +1,7 @@
-"""Numbers of PyTorch's generators, random maps, ranks in C++ (`csrc/random.cpp`, `csrc/ranks.cpp`).
+"""Random numbers, random maps and ranks in C++ (`csrc/random.cpp`, `csrc/ranks.cpp`).
 
-The numbers are those that PyTorch would draw, bit for bit, and leave the generator where PyTorch
-would leave it. Ask `serves` first: it has compared them with PyTorch's.
+The numbers are those that PyTorch would draw, bit for bit, and the generator is left in the same
+state as by PyTorch. Call `serves` first: it compares the numbers with PyTorch's once per process.
 """
 
 import ctypes
@@ -15,22 +15,23 @@ from tabicl_linear.backends.cpp.loader import library, pointer, unavailable
 from tabicl_linear.types import Float, Int, Tensor
 
 BLOCK = 16
-"""The fewest normal numbers: PyTorch draws fewer in another way."""
+"""Fewest normal numbers in a call; PyTorch draws smaller tensors in another way."""
 COMPARED = 5000
+"""Numbers that are compared with PyTorch's before the library is used."""
 
 _address, _count, _number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 
 class Blocks(NamedTuple):
-    """Diagonal blocks of maps `l`, outside of which weights are zero.
+    """Diagonal blocks of the weights of several maps; weights outside of them are zero.
 
     Attributes:
-        map: Map of each output.
-        position: Place of each output in its map.
-        number: Blocks of each map.
-        height: Outputs of a block.
-        width: Inputs of a block.
-        std: Standard deviation of the weights inside.
+        map: Index of the map of each output.
+        position: Position of each output in its map.
+        number: Number of blocks of each map.
+        height: Outputs of a block of each map.
+        width: Inputs of a block of each map.
+        std: Standard deviation of the weights inside the blocks of each map.
     """
 
     map: Int[Tensor, " e"]
@@ -74,7 +75,7 @@ class _Bins(ctypes.Structure):
 
 
 def serves(device: torch.device) -> bool:
-    """Whether these functions are there and give PyTorch's bits on a device."""
+    """Whether the functions are available for a device and give the same bits as PyTorch."""
     return device.type == "cpu" and _gives_the_bits_of_torch()
 
 
@@ -120,12 +121,12 @@ def maps(
 
     Args:
         size: Outputs and inputs, `(e, d)`.
-        scale: Standard deviation of the weights, or blocks, which have no dropout.
+        scale: Standard deviation of the weights, or their blocks; there is no dropout with blocks.
         generator: Source of all numbers.
         dropout: Probability that a weight is zero; if 0, nothing is drawn for it.
         bound: Biases are uniform between minus and plus this.
-        noise_std: Noise level, or the deviation of the noise levels.
-        unit_noise: Whether each output has a level of its own, `|N(0, noise_std)|`.
+        noise_std: Noise level of all outputs; with `unit_noise`, scale of their levels.
+        unit_noise: Whether each output has its own noise level, `|N(0, noise_std)|`.
     """
     weight, bias, levels = _empty(*size), _empty(size[0], 1), _empty(size[0], 1)
     std, blocks = (0.0, scale) if isinstance(scale, Blocks) else (scale, [None] * 6)
@@ -142,7 +143,10 @@ def maps(
 
 
 def ranks(x: Float[Tensor, "c n"]) -> Float[Tensor, "c n"]:
-    """How many values of a row are at most as large as each, NaN being the largest; 0 for NaN."""
+    """Return how many values of its row are at most as large as each value.
+
+    NaN counts as the largest value; its own rank is 0.
+    """
     x = x.contiguous()
     out = torch.empty_like(x)
     problem = _Ranks(*map(pointer, (x, out)), *x.shape)
@@ -156,7 +160,7 @@ def count_below(
     boundaries: Float[Tensor, "c k"],
     number: Int[Tensor, " c"] | None,
 ) -> Float[Tensor, "c n"]:
-    """How many of the first `number` boundaries of a row, or of all, lie below each value."""
+    """Return how many of its row's boundaries (the first `number`, or all) lie below each value."""
     values, boundaries = values.contiguous(), boundaries.contiguous()
     out = torch.empty_like(values)
     problem = _Bins(
@@ -167,7 +171,7 @@ def count_below(
 
 
 def _empty(*shape: int) -> Tensor:
-    # Whatever the default device: addresses of others mean nothing here.
+    # On the CPU, whatever the default device is: the library is given addresses.
     return torch.empty(shape, dtype=torch.float32, device="cpu")
 
 
@@ -180,7 +184,7 @@ def _draw(out: Tensor, generator: torch.Generator, rest: tuple[Any, ...]) -> Non
 
 @cache
 def _gives_the_bits_of_torch() -> bool:
-    """Compare once: PyTorch computes normal numbers in another way on other processors."""
+    """Compare with PyTorch, once: on some processors it computes normal numbers in another way."""
     if unavailable() is not None:
         return False
     ours, theirs = (torch.Generator("cpu").manual_seed(0) for _ in range(2))

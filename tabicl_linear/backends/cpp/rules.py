@@ -1,9 +1,9 @@
 """The update rules in C++, for float32 states on the CPU.
 
 The delta rules and additive states with a gate per key channel go token by token (`csrc/scan.h`),
-other additive states in chunks (`additive.py`). Inputs that the library does not take go to the
-kernels in plain PyTorch: those on other devices or of other dtypes, float16 without gates, and keys
-of more than 128 channels that go token by token.
+other additive states in chunks (`additive.py`). Plain PyTorch computes what the library does not
+take: other devices and dtypes, additive states in float16 without gates, and token by token keys
+of more than 128 channels.
 """
 
 import ctypes
@@ -70,13 +70,13 @@ ADDITIVE = Kernel(additive_scan, additive_fold)
 
 
 def _takes(x: Streams, S: Tensor) -> bool:
-    """Whether the library computes these; float64 inputs have a float64 state."""
+    """Whether the token-by-token library computes these (the state is float64 if inputs are)."""
     on_cpu = x.k.device.type == "cpu"
     return on_cpu and S.dtype == torch.float32 and x.k.shape[-1] <= MAX_KEYS
 
 
 def _apply(q: Tensor | None, x: Streams, beta: Tensor | None, S: Tensor) -> tuple[Any, Tensor]:
-    """Outputs (None without queries) and final state."""
+    """Return outputs (None without queries) and final state."""
     inputs = (None if z is None else z.float() for z in (q, x.k, x.v, beta))
     outputs, final = _Scan.apply(*inputs, S, x.log_decay)
     return outputs, final

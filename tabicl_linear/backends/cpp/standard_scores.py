@@ -1,4 +1,4 @@
-"""Cells in units of their columns' deviations in C++ (`csrc/scores.cpp`): float32 and float64."""
+"""Standard scores of cells in C++ (`csrc/scores.cpp`): float32 and float64 on the CPU."""
 
 import ctypes
 from functools import cache
@@ -52,7 +52,7 @@ def standard_scores(
 
 
 SCORES: Choice = {plain.standard_scores: standard_scores}
-"""Replaces the function in PyTorch."""
+"""The function in PyTorch and the one that replaces it."""
 
 
 @cache

@@ -20,7 +20,7 @@ from tabicl_linear.types import Float, Tensor
 FEW = 1 << 15
 """With fewer numbers, a second thread takes longer to start than it saves."""
 PIECES = 64
-"""Number of pieces into which rows are divided, for any number of threads."""
+"""Rows are divided into this many pieces for any number of threads, so that results are equal."""
 
 _address, _count, _flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 
@@ -87,7 +87,7 @@ TOKENWISE: Choice = {
     tokenwise.swiglu: swiglu,
     tokenwise.delta_features: delta_features,
 }
-"""All of them; they replace the functions in PyTorch."""
+"""The functions in PyTorch and those that replace them."""
 _TAKEN = (torch.float32, torch.bfloat16)
 
 

@@ -1,4 +1,4 @@
-"""Growth of trees, leaves of rows, and what they share, in C++ (`csrc/trees.cpp`), on the CPU."""
+"""Growing trees, leaves of rows, and counts and sums over leaves in C++ (`csrc/trees.cpp`)."""
 
 import ctypes
 from functools import cache
@@ -15,7 +15,7 @@ from tabicl_linear.types import Bool, Float, Int, Tensor, UInt8
 
 WORD = 64
 MOST_TREES = 255
-"""Counted in bytes."""
+"""Most trees for which shared leaves are counted in C++, where counts are bytes."""
 
 _address, _count = ctypes.c_void_p, ctypes.c_int64
 
@@ -89,9 +89,9 @@ def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:
     rows, count = leaves.shape
     if leaves.device.type != "cpu" or count > MOST_TREES:
         return tree_growth.shared_leaves(leaves)
-    # Leaves of one tree are numbered one after the other, and are fewer than 256: bytes tell them.
+    # Leaves of a tree have consecutive numbers and are fewer than 256, so bytes tell them apart.
     small = F.pad(leaves.T.to(torch.uint8), (0, -rows % WORD)).contiguous()
-    # Whatever the default dtype and device: these numbers are written at an address.
+    # Not the default dtype and device, which may differ: the library writes float32 to an address.
     out = torch.empty(rows, rows, dtype=torch.float32, device="cpu")
     problem = _Shared(*map(pointer, (small, out)), *(count, rows, small.shape[1]))
     _functions()["shared"](ctypes.byref(problem), torch.get_num_threads())
@@ -173,7 +173,7 @@ TREES: Choice = {
     tree_growth.add_to_leaves_: add_to_leaves_,
     tree_growth.leaves_of_rows: leaves_of_rows,
 }
-"""Replaces the functions in PyTorch."""
+"""The functions in PyTorch and those that replace them."""
 
 
 @cache

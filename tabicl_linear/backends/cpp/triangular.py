@@ -1,6 +1,7 @@
 """Triangular and positive definite systems in C++ (`csrc/triangular.cpp`), on CPUs.
 
-Lengths of the columns of L^-1 R in float32 and float64, solutions of shifted systems in float64.
+Squared lengths of the columns of L^-1 R in float32 and float64, and solutions of
+(G + c I) X = R for several c in float64.
 """
 
 import ctypes
@@ -42,8 +43,8 @@ def squared_lengths(
         return triangular.squared_lengths(factors, right)
     tasks, size, _ = factors.shape
     out = factors.new_empty(tasks, size if right is None else right.shape[2])
-    # An empty tensor has no address, which is how the library is told of the identity: with a size
-    # of 0 it would write the identity beyond its memory.
+    # An empty tensor has a null address, which means the identity to the library; with a size of 0
+    # it would then write beyond its memory.
     if size == 0 or not out.numel():
         return out.zero_()
     for task, lengths in enumerate(out):
@@ -84,7 +85,7 @@ TRIANGULAR: Choice = {
     triangular.squared_lengths: squared_lengths,
     cholesky.shifted_solutions: shifted_solutions,
 }
-"""They replace the functions in PyTorch."""
+"""The functions in PyTorch and those that replace them."""
 
 
 @cache

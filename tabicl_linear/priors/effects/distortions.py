@@ -15,7 +15,11 @@ FUNCTIONS = ("exponential", "power", "ranks", "levels", "saturated")
 def choose_columns(
     rng: np.random.Generator, num_tasks: int, num_features: int, probability: float
 ) -> np.ndarray:
-    """Choose `[b m]`: columns of an affected task, with one probability U(0, 1) for each task."""
+    """Choose the columns that an effect applies to, as booleans `[b m]`.
+
+    A task is affected with `probability`; its columns are then chosen with a common probability,
+    uniform on [0, 1].
+    """
     share = np.where(rng.uniform(size=num_tasks) < probability, rng.uniform(size=num_tasks), 0.0)
     return rng.uniform(size=(num_tasks, num_features)) < share[:, None]
 
@@ -51,7 +55,7 @@ def distort_(
 
 
 def _function(name: str, z: Float[Tensor, "c n"], a: Float[Tensor, "c 1"]) -> Float[Tensor, "c n"]:
-    """Apply one of `FUNCTIONS`, with an amount on [0, 1]; NaN stays."""
+    """Apply one of `FUNCTIONS` with strength `a` on [0, 1]; NaN stays."""
     if name == "exponential":
         return (z * (0.3 + 1.7 * a)).exp_()
     if name == "power":

@@ -11,7 +11,7 @@ from tabicl_linear.priors.tabpfn_v1.columns import standardise
 from tabicl_linear.types import Bool, Float, Tensor
 
 MAX_IDENTIFIERS = 256
-"""Maximum number of values of an identifier; the estimator gives all rarer categories one code."""
+"""Most categories of an identifier; the estimator merges all rarer ones into one code anyway."""
 TERMS = 3
 
 
@@ -67,7 +67,7 @@ def add_columns(
     counts: Counts,
     generator: torch.Generator,
 ) -> tuple[Float[Tensor, "b k n"], Bool[Tensor, "b k"]]:
-    """Add columns to each table and permute all of its columns."""
+    """Add extra columns to each table, then shuffle its columns."""
     b, _, n = x.shape
     device = x.device
     copied, copied_kinds = _pick(x, categorical, counts.permuted + counts.duplicate, generator)

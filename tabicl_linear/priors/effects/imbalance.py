@@ -8,7 +8,7 @@ from tabicl_linear.priors.classes import reindex_classes
 from tabicl_linear.types import Tensor
 
 SURPLUS = 1.5
-"""Rows drawn for each row that is kept."""
+"""Rows that are drawn for each row that is kept."""
 MAX_SPREAD = 2.5
 
 

@@ -13,7 +13,11 @@ MECHANISMS = ("random", "value", "label")
 
 
 def draw_mechanisms(rng: np.random.Generator, num_tasks: int, informative: float) -> np.ndarray:
-    """Draw each task's mechanism, an index into `MECHANISMS`; 0 unless cells are informative."""
+    """Draw each task's mechanism, an index into `MECHANISMS`.
+
+    With probability `informative`, missing cells depend on their value or on the label; otherwise
+    they are missing at random (0).
+    """
     is_informative = rng.uniform(size=num_tasks) < informative
     return np.where(is_informative, rng.integers(1, len(MECHANISMS), size=num_tasks), 0)
 

@@ -35,7 +35,7 @@ class WithTableEffects(Prior):
             them: exponentials, powers, ranks, steps, saturation.
         recoded: Probability that the categories of a task are renumbered at random from 0.
         missing: Probability that a task has missing cells.
-        informative: Probability that these depend on the missing value or on the label.
+        informative: Probability that missing cells depend on their value or on the label.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class WithTableEffects(Prior):
         """Draw `shape.batch_size` tasks on the generator's device.
 
         Raises:
-            DataError: If no task can have the shape, or the inner prior refuses it or does not say
-                which of its columns are categorical.
+            DataError: If no task can have the shape, or the inner prior refuses it or breaks its
+                promises (`priors.base.drawn`).
         """
         shape.validate()
         rng = draws.numpy_generator(generator)

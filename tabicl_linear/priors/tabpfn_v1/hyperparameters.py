@@ -16,8 +16,8 @@ class NetworkParameters(NamedTuple):
     """Parameters of each task's random network; every field is an array `[b]`.
 
     Attributes:
-        num_layers: Number of linear maps, including the one from the causes but, for a network
-            that is not causal, without the output map.
+        num_layers: Number of linear maps, including the one from the causes; the output map of a
+            network that is not causal is not counted.
         hidden_dim: Units of a layer.
         num_causes: Inputs of the network.
         dropout: Probability that a weight is zero; unused with `block_wise`.
@@ -30,7 +30,7 @@ class NetworkParameters(NamedTuple):
         block_wise: Weights are block-diagonal instead of dropped at random.
         sort_features: Columns are in the order of the units.
         in_clique: Columns and target are neighbouring units.
-        mixed_causes: Causes are of mixed types instead of all normal.
+        mixed_causes: Causes have mixed types instead of being all normal.
     """
 
     num_layers: np.ndarray

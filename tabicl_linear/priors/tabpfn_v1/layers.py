@@ -39,7 +39,7 @@ def draw_maps(
     rng: np.random.Generator,
     generator: torch.Generator,
 ) -> Maps:
-    """Draw outputs of those maps of one network that have `fan_in` inputs.
+    """Draw the maps of one network that have `fan_in` inputs, for the wanted outputs only.
 
     Weights are N(0, (init_std / (1 - sqrt(p)))^2), each kept with probability `1 - p`; or, with
     `block_wise`, N(0, init_std^2 / kept share) in diagonal blocks, whose number is uniform on
@@ -50,7 +50,7 @@ def draw_maps(
         p: Parameters of one network, each a number.
         fan_in: Inputs of every map.
         fan_out: `[l]`, number of outputs of each map.
-        layer: `[e]`, map that each wanted output belongs to.
+        layer: `[e]`, the map that each wanted output belongs to.
         unit: `[e]`, position of the wanted output in its map.
         dropout: The probability `p` that a weight is zero.
         rng: Source of the block counts.
@@ -115,7 +115,7 @@ class _Blocks(NamedTuple):
         return scale[layer, np.minimum(unit // self.height[layer], most)]
 
     def for_outputs(self, layer: np.ndarray, unit: np.ndarray) -> random.Blocks:
-        """Return them as the C++ function takes them, for outputs `unit` of maps `layer`."""
+        """Return the blocks as the C++ function takes them, for outputs `unit` of maps `layer`."""
         fields = layer, unit, self.number, self.height, self.width, self.std.astype(np.float32)
         return random.Blocks(*(torch.from_numpy(field) for field in fields))
 

@@ -28,8 +28,8 @@ class Network(NamedTuple):
     Attributes:
         first: The map from the causes, without noise.
         behind: The outputs of all other maps, one map after the other.
-        width: Number of outputs of each of these except the last.
-        last: Number of the last map, counted after the first one.
+        width: Number of outputs of each of these maps except the last.
+        last: Index of the last map, where the map after the first has index 0.
         units: Which outputs of the last map are present, in ascending order.
     """
 
@@ -165,13 +165,13 @@ def _collapse(
 ) -> None:
     """Put the nodes of a network without activation into their slots.
 
-    Nodes are linear in causes and noise. So for each row only one normal number per node is drawn,
-    with the covariance that the noise of all units has in the nodes: the distribution is the same.
+    Nodes are linear in causes and noise. So only one normal number per row and node is drawn, with
+    the covariance that the noise of all units would give the nodes: the distribution is the same.
     """
     _, t, n = causes.shape
     with_node = np.flatnonzero(nodes.layer[0] >= 0)
     layer, unit = nodes.layer[:, with_node], nodes.unit[:, with_node]
-    # How the nodes depend on the outputs of a map, from the last map to the first.
+    # Derivatives of the nodes by the outputs of a map, from the last map to the first.
     reach = causes.new_zeros(t, len(with_node), len(network.units))
     offset = causes.new_zeros(t, len(with_node), 1)
     noise = []
@@ -206,8 +206,8 @@ def _assign(
 def _copy_repeated(nodes_out: Float[Tensor, "b s n"], nodes: Nodes) -> None:
     """Copy the target's values into a column that is the same unit as the target.
 
-    Such a column exists only if the window ends at the last unit and that is the target. Values of
-    a task's deepest layer are drawn slot by slot, so the two would otherwise differ.
+    Such a column exists only if the window of neighbouring units ends at the last unit and that
+    unit is the target. Each slot of the deepest layer has its own noise, so the two would differ.
     """
     same = (nodes.layer[:, 1:] == nodes.layer[:, :1]) & (nodes.unit[:, 1:] == nodes.unit[:, :1])
     task, column = np.nonzero(same)

@@ -31,7 +31,7 @@ class Candidates(NamedTuple):
     Attributes:
         x: Values of the columns' nodes; rows are the last dimension.
         y: Class ids; some of `0..num_classes-1` may not occur.
-        keep: `[b]`, whether the compatibility rule keeps the task.
+        keep: `[b]`, whether the compatibility rule accepts the task.
     """
 
     x: Float[Tensor, "b m n"]
@@ -47,9 +47,9 @@ class TabPFNv1Prior(Prior):
     every distribution.
 
     A draw is kept if it is compatible at the prior's own random split (10 % to 90 % of the rows):
-    one of 10 random row orders must have at least two classes, and the same ones on both sides. For
-    the split that training uses, the rows of a kept draw are only reordered, so that every class is
-    in the context: the distribution of tables does not depend on that split.
+    one of 10 random row orders must have the same classes, at least two, on both sides. The split
+    that training uses is another one: for it, rows are only reordered so that every class is in the
+    context. So the distribution of tables does not depend on the training split.
 
     Args:
         sharing: "dataset" gives every task its own hyper-parameters and network. "batch" is the
@@ -158,7 +158,7 @@ def _assign_classes(
     shared: bool,
     generator: torch.Generator,
 ) -> Int[Tensor, "b n"]:
-    """Cut standardised targets at random targets or at normal numbers, and shuffle the ids."""
+    """Cut standardised targets at the targets of random rows or at normal numbers; shuffle ids."""
     b, n = target.shape
     target = columns.standardise(target.contiguous())
     size = (1 if shared else b, int(p.num_classes.max()) - 1)

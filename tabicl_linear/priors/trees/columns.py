@@ -41,8 +41,8 @@ def draw_columns(
     """Draw the columns of each task: numbers as z-scores, and the codes of nominal columns.
 
     All columns start as correlated normal numbers. A numeric column is a monotone function of
-    them; a nominal one cuts them at the quantiles of its category shares and numbers the
-    categories at random. So nominal columns depend on the others, too.
+    its numbers; a nominal one cuts its numbers at the quantiles of its category shares and labels
+    the categories at random. So nominal columns depend on the others, too.
     """
     z = _correlated(p, num_rows, generator)
     b, m, n = z.shape
@@ -83,7 +83,11 @@ def _draw_groups(
 
 
 def _factors(p: ColumnParameters, generator: torch.Generator) -> Float[Tensor, "b m f"]:
-    """Return the maps of tasks whose columns share a few factors or none; zero in other tasks."""
+    """Return mixing matrices for tasks whose columns share a few factors; zero for chains.
+
+    A matrix maps independent numbers, one per column and then the factors, to correlated ones.
+    Tasks with independent columns have loadings of zero.
+    """
     b, m = p.marginal.shape
     device = generator.device
     is_chain = torch.as_tensor(p.copula == COPULAS.index("chain"), device=device)
@@ -96,7 +100,7 @@ def _factors(p: ColumnParameters, generator: torch.Generator) -> Float[Tensor, "
 
 
 def _chain(p: ColumnParameters, generator: torch.Generator) -> Float[Tensor, "b m f"]:
-    """Return the maps of tasks whose columns depend on earlier ones; zero in other tasks.
+    """Return mixing matrices for tasks whose columns depend on earlier ones; zero in other tasks.
 
     Column j is `r * (weighted earlier columns) + sqrt(1 - r^2) * noise`, with about `NUM_PARENTS`
     parents; the columns are then permuted.
@@ -150,7 +154,7 @@ def _normal_cdf(x: Tensor) -> Tensor:
 def _categorise(
     z: Float[Tensor, "c n"], p: ColumnParameters, generator: torch.Generator
 ) -> Nominal:
-    """Cut nominal columns into categories of random shares and number these at random."""
+    """Cut nominal columns into categories with random shares and random codes."""
     device = z.device
     columns = np.flatnonzero(p.num_categories)
     count = p.num_categories.reshape(-1)[columns]

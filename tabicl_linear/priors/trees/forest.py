@@ -15,7 +15,7 @@ from tabicl_linear.priors.bins import argsort
 from tabicl_linear.types import Float, Int, Tensor
 
 GRID = 64
-"""Number of rows whose values are the thresholds."""
+"""Most rows whose values serve as thresholds."""
 
 
 class Columns(NamedTuple):
@@ -47,10 +47,10 @@ class Trees(NamedTuple):
 
     Attributes:
         task: The task that a tree belongs to.
-        depth: Its levels of decisions.
+        depth: Levels of decisions.
         scale: Factor on its leaf values.
         level_scale: Factor by which the deviation of a node's contribution changes per level.
-        num_outputs: It adds to the first `num_outputs` outputs of its task.
+        num_outputs: The tree adds to the first `num_outputs` outputs of its task.
         focus: Deviation of the logarithms of the column weights in this tree.
         spread: Share of a node's range in which its threshold is uniform.
     """
@@ -69,16 +69,16 @@ def sum_of_trees(
 ) -> dict[int, Float[Tensor, "b n o"]]:
     """Draw the trees and return the sum of the leaf values that each row of a task reaches.
 
-    A node adds a Gaussian number to each output, whose deviation changes by `level_scale` from
-    level to level; the value of a leaf is the sum over its path.
+    A node adds a Gaussian number to each output; its deviation is multiplied by `level_scale` from
+    level to level. The value of a leaf is the sum over its path.
 
     Returns:
-        The sums by number of outputs; zero in tasks that have no tree with that number.
+        `{number of outputs: sums}`; zero in tasks that have no tree with that number of outputs.
     """
     b, n = len(columns.slots), columns.values.shape[1]
     grid = _thresholds(columns.values, generator)
     grove, nodes = _plant(columns, trees, generator)
-    # Node i of tree t has the number t * k + i; its children have twice that, and that plus one.
+    # Of k nodes a level, node i of tree t has number t * k + i; its children have 2 * number (+ 1).
     node = torch.arange(len(trees.task), device=grid.device).unsqueeze(1).expand(-1, n)
     totals = {int(o): grid.new_zeros(b, n, int(o)) for o in np.unique(trees.num_outputs)}
     for level in range(int(trees.depth.max())):
@@ -98,11 +98,11 @@ def sum_of_trees(
 
 
 class _Grove(NamedTuple):
-    """Quantities that are the same for all levels of the trees.
+    """Properties of trees that are the same at all levels.
 
     Attributes:
-        slots: Rows of the values that a tree's nodes can split on.
-        chance: Their cumulative probabilities.
+        slots: Rows of `Columns.values` that a tree's nodes can split on.
+        chance: Cumulative probabilities of these slots.
         scale, level_scale, spread: As in `Trees`.
     """
 
@@ -120,7 +120,7 @@ class _Nodes(NamedTuple):
     """The nodes of one level, k of them in each tree.
 
     Attributes:
-        inside: low and high: the thresholds `low..high-1` of a slot lie inside the node.
+        inside: `low` and `high`; thresholds `low..high-1` of a slot lie inside the node's range.
         value: Sum of the contributions along the node's path.
     """
 
@@ -149,7 +149,7 @@ def _thresholds(values: Float[Tensor, "w n"], generator: torch.Generator) -> Flo
 
 
 def _plant(columns: Columns, trees: Trees, generator: torch.Generator) -> tuple[_Grove, _Nodes]:
-    """Draw how likely each tree splits on each column; return this with the roots."""
+    """Draw how likely each tree is to split on each slot; return the trees and their root nodes."""
     device = columns.values.device
     task = torch.as_tensor(trees.task, device=device)
     scale, level_scale, spread, focus = (

@@ -16,7 +16,7 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 LARGEST_SHARE = 0.98
 MAX_CODES = 2**24
-"""Category codes that float32, the type of all columns, can tell apart."""
+"""Number of category codes that float32, the dtype of all columns, can tell apart."""
 MAX_ROUNDS = 1000
 Parts = tuple[Float[Tensor, "b m n"], Int[Tensor, "b n"], Bool[Tensor, "b m"]]
 
@@ -81,7 +81,7 @@ class TreePrior(Prior):
     def _draw(
         self, shape: TaskShape, count: int, rng: np.random.Generator, generator: torch.Generator
     ) -> Parts:
-        """Draw columns, class ids and which columns are nominal for `count` tasks."""
+        """Draw columns, class ids and flags of nominal columns for `count` tasks."""
         m = shape.num_features
         target = draw_target_parameters(rng, count, m, shape.num_classes)
         columns = draw_column_parameters(rng, count, m, self.max_categories)

@@ -14,7 +14,7 @@ NUM_VIEWS = 3
 HIDDEN = 16
 SCALE_FLOOR = 1e-6
 TREE_JITTER = 2
-"""Trees of a task have its depth or one level less."""
+"""A tree has the depth of its task or up to `TREE_JITTER - 1` levels less."""
 
 
 def draw_classes(
@@ -43,7 +43,7 @@ def draw_classes(
 def draw_views(
     x: Float[Tensor, "b m n"], nominal: Nominal, p: TargetParameters, generator: torch.Generator
 ) -> Columns:
-    """Draw how much each column matters, and the random scores of nominal columns."""
+    """Draw the weight of each column in splits, and the random scores of nominal columns."""
     b, m, n = x.shape
     device = x.device
     weights = draws.normal(b, m, generator=generator).exp_()
@@ -160,7 +160,7 @@ def compare(
     rng: np.random.Generator,
     generator: torch.Generator,
 ) -> Int[Tensor, "b n"]:
-    """Return the largest of each row's outputs, to which every class adds an offset."""
+    """Return the class with the largest output plus offset in each row; offsets are per class."""
     b, _, most = outputs.shape
     offset = draws.normal(b, 1, most, generator=generator) / _on_device(p.concentration, outputs)
     unused = np.arange(most) >= p.num_classes[:, None]

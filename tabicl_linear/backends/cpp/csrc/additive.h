@@ -9,9 +9,9 @@
 //
 // Going token by token needs less arithmetic, but loads and stores the whole state for every token;
 // products over a chunk keep tiles of their results in registers. Inputs are read where the projections
-// left them, in float or bfloat16, and a chunk of one head is packed into the cache: channels and tokens
-// padded with zeros to whole vectors, which neither write nor read anything. Streams (one head of one
-// task) are independent, and threads share them out. Decay is the logarithm of a_t.
+// left them, in float or bfloat16. A chunk of one head is packed into the cache, with channels and tokens
+// padded with zeros to whole vectors; the padding does not change any result. Streams (one head of one
+// task each) are independent and are divided among the threads. `decay` is the logarithm of a_t.
 
 #pragma once
 
@@ -25,7 +25,7 @@ namespace {
 
 INLINE int64_t rounded(int64_t count) { return (count + WIDTH - 1) / WIDTH * WIDTH; }
 
-// Memory of a thread for chunks: the sizes padded to whole vectors, and matrices cut from one block.
+// Working memory of a thread: sizes padded to whole vectors, and one block from which matrices are cut.
 struct Room {
     int64_t chunk, keys, values;
     std::vector<Line> block;
@@ -50,7 +50,7 @@ INLINE float number(const View &view, int64_t stream, int64_t heads, int64_t tok
 INLINE vec read(const float *from) { return *reinterpret_cast<const loose *>(from); }
 INLINE void write(float *to, vec x) { *reinterpret_cast<loose *>(to) = x; }
 
-// Where the first token of a stream from `first` on begins, in elements.
+// Offset of token `first` of a stream from the start of the array, in elements.
 INLINE int64_t place(const View &view, const Problem &p, int64_t stream, int64_t first) {
     return stream / p.heads * view.batch + stream % p.heads * view.head + first * view.token;
 }
@@ -65,8 +65,8 @@ INLINE void pack_rows(float *to, int64_t width, const T *from, int64_t step, int
         }
 }
 
-// Copies `count` tokens of a stream from token `first` on to rows of `width`, as multiples of `factors` if
-// there are any. Rows up to the next multiple of WIDTH become zero.
+// Copies `count` tokens of a stream from token `first` on to rows of `width` floats, multiplied by `factors`
+// (one per token) if there are any. Further rows up to a multiple of WIDTH become zero.
 INLINE void pack(float *to, int64_t width, const View &view, const Problem &p, int64_t channels,
                  int64_t stream, int64_t first, int64_t count, const float *factors = nullptr) {
     const int64_t start = place(view, p, stream, first);
@@ -79,11 +79,11 @@ INLINE void pack(float *to, int64_t width, const View &view, const Problem &p, i
     std::fill(to + count * width, to + rounded(count) * width, 0.0f);
 }
 
-// Asks memory for the tokens of a chunk that is packed later, a few of them beside each tile of a product. The
-// rows of one head lie apart, so that the processor does not foresee them, and asking for all at once would wait.
+// Prefetches the tokens of the next chunk, a few of them beside each tile of a product. The rows of one head lie
+// apart, so the processor does not prefetch them by itself, and prefetching all at once would stall.
 class Ahead {
   public:
-    // Tokens that a chunk from `first` on has; none before the first one.
+    // The chunk that begins at token `first`; an empty one if `first` is negative.
     Ahead(const Problem &p, int64_t stream, int64_t first)
         : p(p), stream(stream), first(first),
           count(first < 0 ? 0 : std::min(p.chunk, p.tokens - first)) {}
@@ -125,8 +125,9 @@ INLINE void multiply_rows(float *to, const float *from, int64_t width, const flo
         for (int64_t c = 0; c < width; c += WIDTH) write(to + c, read(from + c) * factors[t]);
 }
 
-// The write rates and decays of a chunk: from its start to each token, from each token to its end, over all
-// of it, and between two tokens.
+// The write rates (`rates`) of a chunk and its decays: from its start to each token (`since`), from each token to
+// its end (`until`), over all of it (`whole`), and between two tokens (`pairs`). `high` + `low` are `sums`, the
+// summed log gates, as pairs of floats.
 struct Weights {
     std::vector<float> high, low, since, until, rates;
     std::vector<double> sums;
@@ -143,13 +144,13 @@ struct Weights {
 
     const float *of_writes() const { return gated ? until.data() : nullptr; }
 
-    // Without `reads`, decays between two tokens are left as they are.
+    // Decays between two tokens are computed only for `reads`.
     void set(const Problem &p, int64_t stream, int64_t first, int64_t count, bool reads) {
         if (p.beta.data)
             for (int64_t t = 0; t < count; ++t)
                 rates[t] = number(p.beta, stream, p.heads, first + t);
         if (!gated) return;
-        // After a strong gate, the decay between two tokens is a small difference of large sums.
+        // In double: after a strong gate, the decay between two tokens is a small difference of large sums.
         double sum = 0;
         for (int64_t t = 0; t < count; ++t)
             sums[t] = sum += std::max(number(p.decay, stream, p.heads, first + t), LEAST);
@@ -180,16 +181,16 @@ struct Weights {
             }
     }
 
-    static constexpr float LEAST = -1e4f;  // its exponential is 0, and so are those of sums with it
+    static constexpr float LEAST = -1e4f;  // lower bound of log gates; its exponential is 0
 };
 
-// x * D, and 0 where D is, whatever x is there.
+// x * D, and 0 where D is 0, even if x is infinite or NaN.
 INLINE vec decayed(vec x, const float *D) {
     const vec d = read(D);
     return d > 0.0f ? x * d : vec{};
 }
 
-// to = left right^T * D for `count` tokens, but for tiles of zeros; `right` is transposed already.
+// to = left right^T * D for `count` tokens, except tiles above the diagonal; `right` is given transposed.
 template <int M>
 INLINE void pair_products(float *to, const Weights &weights, const float *left, int64_t width,
                           const float *right, int64_t channels, int64_t count) {
@@ -204,7 +205,7 @@ INLINE void pair_products(float *to, const Weights &weights, const float *left, 
     });
 }
 
-// The columns of a tile's rows from i on, in a lower triangular matrix, end here.
+// End of the columns of a lower triangular matrix that are not zero in a tile whose rows begin at i.
 #define UP_TO(i) std::min<int64_t>((i) + M, padded)
 
 }  // namespace

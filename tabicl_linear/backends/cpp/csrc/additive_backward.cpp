@@ -1,15 +1,15 @@
 // Backward: states and their gradients [value][key].
 //
-// Chunks go backwards, with the states before them computed once more. With G the gradient of the outputs,
-// Z that of the state after a chunk, and * before @:
+// Chunks are processed from the last to the first; the states before them are computed again. G is the gradient
+// of the outputs, Z that of the state after a chunk, and * (by element) comes before matrix products:
 //
 //     dQ = (G W^T * D) K + exp(g) G S,             W = b V,
 //     dK = (G W^T * D)^T Q + exp(g_C - g) W Z,
 //     dW = (Q K^T * D)^T G + exp(g_C - g) K Z^T,
 //     dS = exp(g_C) Z + (exp(g) G)^T Q.
 //
-// The gradient of the log gate of token t sums what passes it: from the tokens before it and the state
-// before the chunk to it, the tokens after it and the state after the chunk. That is
+// The gradient of the log gate of token t sums over everything that passes the gate: writes before t, and the
+// state before the chunk, that are read from t on or remain in the state after the chunk. That is
 // Z.S' + sum_{i >= t} (q_i.dq_i - k_i.dk_i), without the reads of a token's own write, which would cancel.
 
 #include <utility>
@@ -27,9 +27,9 @@ struct Backward {
     float *dinitial;                 // [batch, heads, values, keys]
 };
 
-constexpr int64_t SEGMENT = 64;  // chunks between two states that are kept throughout
+constexpr int64_t SEGMENT = 64;  // chunks between two states that are stored during the whole pass
 
-// The inputs of a chunk in the cache, and room for its results.
+// The packed inputs of a chunk, and memory for its results.
 struct Chunk {
     int64_t C, keys, values, first, count, padded;
     float *Q, *K, *KT, *W, *WT, *G, *P, *dP, *dQ, *dK, *dW, *dWT;
@@ -71,7 +71,7 @@ INLINE void write_chunk(float *to, const float *S, Chunk &c, const Problem &p, c
     });
 }
 
-// The gradients of a chunk but for those of reads of a token's own write, dP_ii, which are kept in `own`.
+// The gradients of a chunk, without those of a token's read of its own write, dP_ii, which go to `own`.
 template <int M, int WIDEST>
 INLINE void differentiate(Chunk &c, const Backward &f, const Weights &weights, int64_t stream,
                           const float *S, const float *Z, bool reads) {

@@ -1,4 +1,4 @@
-// Forward. The state is transposed, [key][value], as a factor of queries.
+// Forward. The state is stored transposed, [key][value], as the right factor of queries.
 
 #include "additive.h"
 #include "share.h"

@@ -1,7 +1,7 @@
 // Softmax attention across the few cells of a row, forward and backward; called by
-// backends/cpp/cell_attention.py. Rows are read in place, although their cells are far apart in memory, and
-// one row fits into the L1 cache. Scores of a query have one lane per key, in one vector or in two, so keys
-// are transposed when they are loaded. Inputs and outputs are float or bfloat16, sums are float.
+// backends/cpp/cell_attention.py. Rows are read in place, although their cells are far apart in memory: one row
+// fits into the L1 cache. The scores of a query take one or two vectors, with one lane per key, so keys are
+// transposed when they are loaded. Inputs and outputs are float or bfloat16, sums are float.
 
 #include "numbers.h"
 #include "share.h"
@@ -171,8 +171,8 @@ INLINE void rows_back(const Cells &f, int64_t first, int64_t last) {
             products(dc, grad, v, in);
             softmax_back(dc, c, in);
             mix<true>(dx + wide, in.stride, dc, q, in);
-            // `q` was scaled when it was loaded, so the gradients of keys have the scale already;
-            // those of queries get it here.
+            // `q` was scaled when it was loaded, so gradients of keys contain the scale already; those of
+            // queries are scaled here.
             for (int64_t i = 0; i < f.cells; ++i)
                 for (int j = 0; j < MOST_CELLS; j += WIDTH) lanes_at(&dc.at[i][j]) *= f.scale;
             mix<false>(dx, in.stride, dc, k, in);

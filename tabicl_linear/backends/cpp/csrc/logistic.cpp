@@ -1,5 +1,6 @@
-// Logistic regressions of a few classes in double, called by backends/cpp/logistic.py: the map of least penalised
-// loss by Newton's method, the inverse of the loss's curvature, and logits under the map of all other rows.
+// Logistic regressions of a few classes in double; called by backends/cpp/logistic.py. They compute the map with
+// the smallest penalised loss (Newton's method), the inverse of the loss's curvature (Hessian), and the logits of
+// each row under the map fitted to all other rows.
 //
 // With p the probabilities of a row and x its inputs, the curvature is the sum over rows of
 // (diag(p) - p p') (x) x x'. That is symmetric in two classes and in two inputs, so each pair is summed once.
@@ -15,9 +16,9 @@ struct Problem {
     const double *x;        // [tasks, rows, width]
     const double *targets;  // [tasks, rows, classes]
     const bool *present;    // [tasks, classes]
-    const double *map;      // [tasks, classes, width]: where a search starts, or the map that was found
+    const double *map;      // [tasks, classes, width]: start of the search, or the fitted map
     const double *penalty;  // [width]
-    const double *inverse;  // [tasks, classes * width, classes * width]: of the curvature; for rows left out
+    const double *inverse;  // [tasks, classes * width, classes * width]: of the curvature; for `leave_out` only
     double *out;            // [tasks, ...]
     int64_t tasks, rows, classes, width, iterations;
     double enough;
@@ -44,7 +45,7 @@ constexpr int64_t BLOCK = 128;  // rows at a time, which stay in the cache
 
 INLINE int64_t pairs(int64_t count) { return count * (count + 1) / 2; }
 
-// Which of the pairs of numbers below `count` is that of a and b.
+// Index of the unordered pair (a, b) among the pairs of numbers below `count`.
 INLINE int64_t place(int64_t a, int64_t b, int64_t count) {
     const int64_t lower = std::min(a, b), upper = std::max(a, b);
     return lower * (2 * count - 1 - lower) / 2 + upper;
@@ -65,7 +66,7 @@ INLINE double dot(const double *a, const double *b, int64_t count) {
     return total;
 }
 
-// Logits of a row under a map become probabilities; the log-loss of the row.
+// Writes the probabilities of a row under a map to `p`; returns the log-loss of the row.
 INLINE double predict(const Task &t, const double *map, int64_t row, double *p) {
     double most = -std::numeric_limits<double>::infinity(), total = 0, loss = 0, targets = 0;
     for (int64_t k = 0; k < t.classes; ++k)
@@ -82,7 +83,7 @@ INLINE double predict(const Task &t, const double *map, int64_t row, double *p) 
     return loss + targets * std::log(total);
 }
 
-// The penalised loss of a map, and probabilities of all rows.
+// Writes the probabilities of all rows to `p`; returns the penalised loss of a map.
 INLINE double loss_of(const Task &t, const double *map, double *p) {
     double loss = 0;
     for (int64_t row = 0; row < t.rows; ++row) loss += predict(t, map, row, p + row * t.classes);
@@ -93,7 +94,7 @@ INLINE double loss_of(const Task &t, const double *map, double *p) {
     return loss;
 }
 
-// The factorised curvature of the loss of a task.
+// The curvature of the loss of a task as a Cholesky factor, and memory to compute it.
 template <int M, int N>
 struct Curvature {
     static constexpr int64_t wide = N * LANES<double>;
@@ -142,7 +143,7 @@ INLINE void add_rows(Curvature<M, N> &c, const double *p, int64_t first, int64_t
     }
 }
 
-// Where rows have such probabilities. False if it is not positive definite.
+// Factorises the curvature at the probabilities `p` of the rows; returns false if it is not positive definite.
 template <int M, int N>
 INLINE bool factorise_at(Curvature<M, N> &c, const double *p) {
     const Task &t = c.t;
@@ -162,7 +163,7 @@ INLINE bool factorise_at(Curvature<M, N> &c, const double *p) {
     return factorise<M, N>(c.gram.data(), 0.0, t.size, c.factor, c.panel.get());
 }
 
-// (LL')^-1 in place of a column, which has zeros up to the end of the last stripe.
+// Replaces a column x by (LL')^-1 x; x is padded with zeros to the end of the last stripe.
 template <int M>
 INLINE void solve_column(const Stripes<double, M> &factor, double *column) {
     for (int64_t s = 0; s < factor.count; ++s) {
@@ -185,7 +186,7 @@ INLINE void solve_column(const Stripes<double, M> &factor, double *column) {
     }
 }
 
-// Newton's method: a smaller step after one that gains nothing. A curvature without a factor ends it.
+// Newton's method, with smaller steps where one does not lower the loss. Ends if the curvature has no factor.
 template <int M, int N>
 INLINE void search(const Problem &f, int64_t task) {
     const Task t(f, task);
@@ -214,7 +215,7 @@ INLINE void search(const Problem &f, int64_t task) {
     std::copy(best.begin(), best.end(), f.out + task * t.size);
 }
 
-// The inverse of the curvature: Z'Z for Z = L^-1, whose columns begin with zeros. NaN where there is none.
+// The inverse of the curvature: Z'Z for Z = L^-1, whose columns begin with zeros. NaN if there is no inverse.
 template <int M, int N>
 INLINE void invert(const Problem &f, int64_t task) {
     const Task t(f, task);
@@ -248,7 +249,7 @@ INLINE void invert(const Problem &f, int64_t task) {
     }
 }
 
-// The lower Cholesky factors of several small matrices [i][j], one in each lane, in place of their lower halves.
+// Replaces the lower halves of small matrices [i][j], one per lane, by their Cholesky factors.
 INLINE void factorise_lanes(Vec<double> *a, int64_t size) {
     for (int64_t j = 0; j < size; ++j) {
         for (int64_t i = j; i < size; ++i)
@@ -260,8 +261,9 @@ INLINE void factorise_lanes(Vec<double> *a, int64_t size) {
     }
 }
 
-// With A = x' H^-1 x over the inverse curvature and W = diag(p) - p p' the logits of a row move by
-// A (I - W A)^-1 (p - r) where it is left out. With A = LL' that is L (I - L'WL)^-1 L' (p - r). Rows are lanes.
+// How the logits of a row with inputs x, probabilities p and targets r change when it is left out of the fit. With
+// A = x' H^-1 x for the curvature H, and W = diag(p) - p p', that is A (I - W A)^-1 (p - r), or with A = LL',
+// L (I - L'WL)^-1 L' (p - r). Each lane is one row.
 INLINE void move(Vec<double> *factor, const Vec<double> *p, Vec<double> *change, int64_t classes,
                  Vec<double> *room) {
     Vec<double> *rest = room, *of = room + classes * classes, *moved = of + classes;
@@ -295,7 +297,7 @@ INLINE void move(Vec<double> *factor, const Vec<double> *p, Vec<double> *change,
     }
 }
 
-// Logits of each row as if it had not been among those that the map was fitted to.
+// The logits of each row under the map fitted without it.
 template <int M, int N>
 INLINE void leave_out(const Problem &f, int64_t task) {
     const Task t(f, task);

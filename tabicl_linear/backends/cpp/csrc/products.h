@@ -1,4 +1,4 @@
-// Products of small matrices that lie in the cache, in tiles that lie in registers.
+// Products of small matrices: the matrices fit into the cache, tiles of the result into registers.
 
 #pragma once
 
@@ -22,7 +22,7 @@ typedef int32_t order __attribute__((vector_size(sizeof(eight))));
 #endif
 #define ROWS(m) _Pragma("GCC unroll 8") for (int m = 0; m < M; ++m)
 
-// total += the columns [first, end) of `left` times the same rows of `right`, which are `stride` long.
+// total += left[:, first:end] right[first:end]; rows of `right` are `stride` elements apart.
 template <int M, int N>
 INLINE void add_product(vec (&total)[M][N], const Left &left, const float *right, int64_t stride,
                         int64_t first, int64_t end) {
@@ -46,12 +46,12 @@ INLINE void store_tile(float *to, int64_t stride, const vec (&from)[M][N]) {
     ROWS(m) EACH(n) *reinterpret_cast<loose *>(to + m * stride + n * WIDTH) = from[m][n];
 }
 
-// The work of `each_tile`, which begins with COLUMNS.
+// A lambda for `each_tile`; its body begins with COLUMNS, which defines N.
 #define TILE [&](int64_t i, int64_t j, auto vectors) __attribute__((always_inline))
 #define COLUMNS constexpr int N = decltype(vectors)::value
 
-// Calls work(row, column, N) for tiles of M rows and N vectors that cover a matrix, whose numbers of rows
-// and columns are multiples of M and WIDTH. N is a constant of the type of the argument.
+// Calls work(row, column, N) for tiles of M rows and N vectors that cover a matrix; its number of rows is a
+// multiple of M, that of columns one of WIDTH. The last argument has the value N as a constant of its type.
 template <int M, int N, typename Work>
 INLINE void each_tile(int64_t rows, int64_t columns, const Work &work) {
     int64_t j = 0;
@@ -69,7 +69,7 @@ INLINE void transpose(float *to, int64_t to_stride, const float *from, int64_t f
             eight x[8], y[8];
             _Pragma("GCC unroll 8") for (int n = 0; n < 8; ++n)
                 std::memcpy(&x[n], from + (i + n) * from_stride + j, sizeof(eight));
-            // Three times, rows n and n + 4 are merged like the teeth of a zip.
+            // Interleaving rows n and n + 4 three times transposes 8 x 8 numbers.
 #define MERGE(from, to)                                                     \
     _Pragma("GCC unroll 8") for (int n = 0; n < 4; ++n) {                   \
         to[2 * n] = MIX(from[n], from[n + 4], 0, 8, 1, 9, 2, 10, 3, 11);    \

@@ -1,10 +1,9 @@
-// Normal and uniform numbers of a PyTorch generator on the CPU, bit for bit, and the random maps that the priors
-// make of them; called by backends/cpp/random.py. PyTorch advances the Mersenne twister number by number, which
-// takes most of the time of a normal number; here a whole state is advanced at once.
+// Normal and uniform numbers with the same bits as those of a PyTorch generator on the CPU, and the random maps of
+// the priors; called by backends/cpp/random.py. PyTorch advances the Mersenne twister number by number, which
+// takes most of the time of drawing a normal number; here a whole state is advanced at once.
 //
-// Bits are those of PyTorch where it was compiled for AVX2: logarithm, sine and cosine are the polynomials of
-// Cephes, evaluated in PyTorch's order (aten/src/ATen/native/cpu/avx_mathfun.h). The caller compares before
-// it uses them.
+// The bits are those of PyTorch's AVX2 code: logarithm, sine and cosine are the polynomials of Cephes, evaluated
+// in PyTorch's order (aten/src/ATen/native/cpu/avx_mathfun.h). The caller compares them with PyTorch's before use.
 
 #include "vectors.h"
 
@@ -20,7 +19,7 @@ typedef uint32_t words __attribute__((vector_size(4 * WIDTH)));
 constexpr int64_t SIZE = 624, AHEAD = 397, BLOCK = 16, BLOCKS = 2 * WIDTH / BLOCK;
 constexpr float UNIT = 1.0f / (1 << 24);
 
-// The head of what `torch.Generator.get_state` returns.
+// The first part of the bytes that `torch.Generator.get_state` returns.
 struct Saved {
     uint64_t seed;
     int32_t left, seeded;
@@ -30,7 +29,7 @@ struct Saved {
 struct Numbers {
     Saved *saved;
     float *out;          // [rows, columns]
-    const float *scale;  // [rows]; null for neither
+    const float *scale;  // [rows]; null for neither scale nor shift
     const float *shift;  // [rows]
     int64_t rows, columns;
     int is_normal;
@@ -53,7 +52,7 @@ INLINE T twisted(T here, T next, T ahead) {
     return ahead ^ (mixed >> 1) ^ (-(next & 1u) & 0x9908b0dfu);
 }
 
-// The 24 bits of which PyTorch makes a float.
+// The tempered output of the twister; PyTorch makes a float of its low 24 bits.
 template <typename T>
 INLINE T tempered(T y) {
     y ^= y >> 11;
@@ -135,7 +134,7 @@ INLINE vec root(vec x) {
 #endif
 }
 
-// A product and a sum in one step are one operation of processors that have it, as in PyTorch.
+// The compiler fuses products and sums where the processor can, as in PyTorch.
 INLINE vec logarithm(vec x) {
     const ints bits = (ints)x, one = (ints)(vec{} + 1.0f);
     vec e = __builtin_convertvector((ints)((words)bits >> 23) - 0x7f, vec) + 1.0f;
@@ -210,7 +209,7 @@ INLINE void transform_one(float *block) {
     std::copy_n(blocks, BLOCK, block);
 }
 
-// At least one block. As in PyTorch, the last block is drawn again where `count` is no multiple.
+// `count` is at least BLOCK. As in PyTorch, the last BLOCK numbers are drawn again if it is not a multiple.
 INLINE void normal(Twister &g, float *out, int64_t count) {
     uniform(g, out, count);
     int64_t i = 0;
@@ -222,7 +221,7 @@ INLINE void normal(Twister &g, float *out, int64_t count) {
     }
 }
 
-// Vectors first, here and below: compilers leave these loops scalar.
+// Written with vectors, here and below, because compilers do not vectorise these loops.
 INLINE void multiply(float *x, int64_t count, float by) {
     int64_t i = 0;
     for (; i + WIDTH <= count; i += WIDTH) *reinterpret_cast<loose *>(x + i) *= by;
@@ -235,7 +234,7 @@ INLINE void add(float *x, int64_t count, float more) {
     for (; i < count; ++i) x[i] += more;
 }
 
-// Zeros, with their signs, for weights whose uniform number is below the probability.
+// Replaces weights whose uniform number is below the probability by zeros with the weights' signs.
 INLINE void keep(float *weight, const float *uniform, int64_t count, float dropout) {
     int64_t i = 0;
     for (; i + WIDTH <= count; i += WIDTH) {
@@ -253,7 +252,7 @@ CLONED void draw_numbers(const Numbers &f) {
     else
         uniform(g, f.out, f.rows * f.columns);
     for (int64_t row = 0; f.scale && row < f.rows; ++row) {
-        // One after the other: a product is rounded before it is added to.
+        // In two steps, so that products are rounded before the sum, as in PyTorch.
         multiply(f.out + row * f.columns, f.columns, f.scale[row]);
         add(f.out + row * f.columns, f.columns, f.shift[row]);
     }

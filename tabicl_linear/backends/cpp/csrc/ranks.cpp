@@ -1,5 +1,5 @@
-// Ranks of floats within rows and among boundaries; called by backends/cpp/random.py. Rows are sorted by their bits,
-// one byte after the other: comparisons would take longer.
+// Ranks of floats within their rows, and counts of boundaries below them; called by backends/cpp/random.py. Rows
+// are sorted by the bytes of their bits (radix sort), which is faster than by comparisons.
 
 #include "vectors.h"
 
@@ -24,7 +24,7 @@ struct Entry {
     uint32_t key, place;
 };
 
-// Whole numbers in the order of floats; NaN is infinity, and both zeros are one.
+// Maps floats to whole numbers in the same order; NaN counts as infinity, and -0 equals 0.
 INLINE uint32_t key_of(float x) {
     if (x != x) x = __builtin_inff();
     if (x == 0) x = 0;

@@ -5,8 +5,8 @@
 //
 // A state fits into the L1 cache. Going token by token needs no more arithmetic than the definition
 // and is faster on a CPU than the chunked form with its triangular solves. Streams (one head of one
-// task) are independent, and threads share them out. Key and value dimensions are padded with zeros to
-// whole vectors; the padding neither writes nor reads anything.
+// task each) are independent and are divided among the threads. Key and value dimensions are padded
+// with zeros to whole vectors; the padding does not change any result.
 
 #pragma once
 
@@ -20,8 +20,8 @@ INLINE const float *at(const View &view, int64_t stream, int64_t heads, int64_t 
            (stream % heads) * view.head + token * view.token;
 }
 
-// Loads `count` floats into N vectors and fills them up with zeros. The copy goes through a buffer: the
-// address of an array of `vec` must not be taken, or it would not stay in registers.
+// Loads `count` floats into N vectors; the remaining lanes are zero. The copy goes through a buffer, because
+// an array of `vec` whose address is taken would not stay in registers.
 template <int N>
 INLINE void load(vec (&to)[N], const float *from, int64_t count) {
     Line buffer[N] = {};

@@ -1,4 +1,4 @@
-// Backward: states and their gradients [value][key].
+// Backward. States and their gradients are stored as [value][key].
 
 #include <cmath>
 
@@ -49,8 +49,8 @@ INLINE void write(const Backward &f, int64_t stream, int64_t t, const Line *from
     }
 }
 
-// The backward pass of one token. Turns `state`, S_t, into S_{t-1}, unless that is KNOWN (`before`), and
-// `grad`, the gradient of S_t from later tokens, into the gradient of S_{t-1}.
+// The backward pass of one token. Turns `grad`, the gradient of S_t from later tokens, into that of S_{t-1}, and
+// `state`, S_t, into S_{t-1}; if that is KNOWN, it is `before` instead.
 template <int N, bool DELTA, bool GATED, bool READS, bool KNOWN>
 INLINE void back(const Backward &f, int64_t stream, int64_t t, Line *state, const Line *before,
                  Line *grad) {
@@ -123,11 +123,11 @@ INLINE float square(const float *x, int64_t count) {
     return sum(total) + rest;
 }
 
-// Goes backwards through the tokens, with the state before a token computed as the state after it minus
-// what the token wrote. Returns the number of tokens that are left when that becomes too inexact: each
-// difference is rounded, with an error of about ROUNDING times the larger number, and these errors add
-// up. Before a large write that was later overwritten, the state may be smaller than they are. So this
-// stops when their bound exceeds LOST times the state, or when squares exceed the range of float.
+// Goes backwards through the tokens and computes the state before each token as the state after it minus
+// what the token wrote. Each difference is rounded, with an error of about ROUNDING times the larger
+// number, and these errors add up. Before a large write that was later overwritten, they may even exceed
+// the state. So this stops when their bound exceeds LOST times the state, or when squares exceed the
+// range of float, and returns the number of tokens that are left.
 template <int N, bool READS>
 INLINE int64_t subtract_writes(const Backward &f, int64_t stream, Line *grad) {
     constexpr double ROUNDING = 0x1p-25, LOST = 0x1p-17;
@@ -154,9 +154,9 @@ INLINE int64_t subtract_writes(const Backward &f, int64_t stream, Line *grad) {
     return 0;
 }
 
-// Goes backwards through the first `end` tokens, at least one, with recomputed states: one state is kept
-// for each segment of sqrt(end) tokens, and each segment is run forward again. (Undoing a decay by a
-// division would magnify rounding errors.)
+// Goes backwards through the first `end` tokens, at least one, with states computed again: one state is
+// stored for each segment of sqrt(end) tokens, from which the segment is run forward. (Undoing a decay by
+// a division would magnify rounding errors.)
 template <int N, bool DELTA, bool GATED, bool READS>
 INLINE void repeat_writes(const Backward &f, int64_t stream, int64_t end, Line *grad) {
     const Problem &p = f.p;
@@ -201,8 +201,8 @@ INLINE void repeat_rule(const Backward &f, int64_t stream, int64_t end, Line *gr
     return repeat_writes<N, false, true, false>(f, stream, end, grad);
 }
 
-// Numbers of vectors in a row of the state: few, so that few variants are compiled. Each has functions of its own:
-// GCC keeps fewer vectors in registers where one function holds them all.
+// Numbers of vectors in a row of the state for which code is compiled. Each has functions of its own, because GCC
+// keeps fewer vectors in registers if one function contains all variants.
 #ifdef TABICL_WIDE
 #define EACH_COUNT(do) do(1) do(2) do(3) do(4) do(5) do(6) do(8)
 #else
@@ -227,7 +227,7 @@ struct Pieces {
 #define ROW(N) {N, subtract_##N, repeat_##N},
 constexpr Pieces PIECES_OF[] = {EACH_COUNT(ROW)};
 
-// Those of the fewest vectors that hold a row.
+// The functions with the fewest vectors that hold a row.
 const Pieces &pieces_for(const Problem &p) {
     const Pieces *pieces = PIECES_OF;
     while (pieces->vectors * WIDTH < p.keys) ++pieces;

@@ -1,4 +1,4 @@
-// Forward. The state is transposed, [key][value], so that sums over keys need no reduction.
+// Forward. The state is stored transposed, [key][value], so that sums over keys need no reduction.
 
 #include "scan.h"
 #include "share.h"
@@ -103,7 +103,7 @@ extern "C" {
 int tabicl_forward(const Problem *problem, float *outputs, float *errors, float *final) {
     Forward f = {*problem, 0, outputs, errors, final};
     const int64_t streams = f.p.batch * f.p.heads;
-    // As few passes over the keys as the registers allow, while every thread has work.
+    // The widest tiles that registers can hold, so that keys are read few times, if all threads have work.
     int64_t vectors = 1, tiles = (f.p.values + WIDTH - 1) / WIDTH;
     for (const int64_t wider : {2, 4, 5}) {
         const int64_t fewer = (f.p.values + wider * WIDTH - 1) / (wider * WIDTH);

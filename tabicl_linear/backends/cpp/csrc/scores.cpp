@@ -1,5 +1,5 @@
-// Cells of a table in units of their columns' deviations, called by backends/cpp/standard_scores.py. In one pass,
-// and with a logarithm only for the few values that are clipped.
+// Standard scores of the cells of a table; called by backends/cpp/standard_scores.py. They are computed in one
+// pass, with a logarithm only for the few values outside the bounds of their column.
 
 #include <cmath>
 

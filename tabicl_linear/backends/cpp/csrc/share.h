@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-// Set in a process that was forked after threads had been started here. Threads do not survive a fork, and
-// OpenMP would wait for them forever; the child computes on one thread.
+// Set in a child process that was forked after threads had been started here. Threads do not survive a fork,
+// and OpenMP would wait for them forever, so the child computes on one thread.
 inline std::atomic<bool> threads_lost{false};
 
 inline bool may_use_threads() {
@@ -18,7 +18,7 @@ inline bool may_use_threads() {
     return registered == 0 && !threads_lost.load();
 }
 
-// Runs work(i) for every i < count, on at most `threads` threads. False if memory ran out.
+// Runs work(i) for every i < count on at most `threads` threads. Returns false if memory ran out.
 template <typename Work>
 bool share(int64_t count, int64_t threads, const Work &work) {
     std::atomic<bool> failed{false};

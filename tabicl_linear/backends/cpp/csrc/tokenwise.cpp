@@ -207,8 +207,8 @@ CLONED void features_piece_back(const Features &f, int64_t first, int64_t last) 
               : features_rows_back<float>(f, first, last);
 }
 
-// Divides the rows into `pieces` of equal length, whatever the number of threads, so that sums over the
-// rows of a piece do not depend on that number.
+// Divides the rows into `pieces` of equal length. Their number does not depend on that of threads, and so
+// neither do sums over the rows of a piece.
 template <typename Function, typename Work>
 void each_piece(const Function &f, int64_t threads, const Work &work) {
     share(f.pieces, threads, [&](int64_t i) {
@@ -216,7 +216,7 @@ void each_piece(const Function &f, int64_t threads, const Work &work) {
     });
 }
 
-// The same for work that sums over no rows and therefore need not know its piece.
+// The same for work that does not sum over rows and therefore need not know its piece.
 template <typename Function>
 void each_piece_alone(const Function &f, int64_t threads,
                       void (*work)(const Function &, int64_t, int64_t)) {
@@ -230,7 +230,7 @@ extern "C" {
 // Must equal the version in backends/cpp/loader.py, which refuses a library with another one.
 int tabicl_version() { return 14; }
 
-// Whether the processor runs the library of wide vectors.
+// Whether the processor can run the library compiled for wide vectors.
 int tabicl_many_registers() {
 #if defined(__x86_64__) && defined(__GNUC__)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -1,7 +1,7 @@
-// Trees grown from the top on columns of small whole numbers, how many leaves two rows share, how many
-// rows two leaves, sums of the rows of each leaf, and the leaves that rows fall into; called by
-// backends/cpp/tree_growth.py. A node visits its own rows only: sums by number are kept for one column at a
-// time, and a map of bits says which numbers occur, so that a node of few rows looks at few.
+// Trees grown from the root on columns of small whole numbers, the number of leaves that two rows share and of
+// rows that two leaves share, sums of the rows of each leaf, and the leaves that rows fall into; called by
+// backends/cpp/tree_growth.py. A node visits only its own rows. It sums targets by number for one column at a
+// time, and a bit map tells which numbers occur, so that a node of few rows looks at few numbers.
 
 #include "share.h"
 #include "vectors.h"
@@ -16,7 +16,7 @@ struct Tree {
     const uint8_t *allowed;  // [inner nodes, columns]
     int32_t *columns;        // [inner nodes]: what a node asks about; -1 for a leaf
     int32_t *cuts;           // [inner nodes, 2]: largest number before the cut, smallest after it
-    int32_t *nodes;          // [rows]: where a row ends
+    int32_t *nodes;          // [rows]: the node in which a row ends
     int64_t rows, num_columns, outputs, depth, fewest;
     double least;
 };
@@ -64,7 +64,7 @@ INLINE void gather(const Tree &f, Sums &s, const uint8_t *column, const int32_t 
     }
 }
 
-// Tries all cuts of a column from its lowest number on, and leaves the sums empty.
+// Tries all cuts of a column in ascending order, and resets the sums.
 template <int64_t fixed>
 INLINE void scan(const Tree &f, Sums &s, const double *all, int64_t count, int32_t column,
                  Question &best) {
@@ -154,13 +154,13 @@ CLONED void shared_of_row(const Shared &f, int64_t row) {
 }
 
 struct Pairs {
-    const int32_t *leaves;  // [trees, rows]: numbered through all trees, ascending from tree to tree
+    const int32_t *leaves;  // [trees, rows]: numbers of leaves, consecutive over all trees
     const int32_t *first, *last;  // [trees]: lowest and highest of these numbers
-    int32_t *counts;              // [leaves, leaves]: of a leaf and one of the same or a later tree
+    int32_t *counts;              // [leaves, leaves]: for a leaf and one of the same or a later tree
     int64_t trees, rows, num_leaves;
 };
 
-// Of one tree with itself and each later one: counted in a table that stays in the cache, and then added.
+// Counts pairs of one tree and itself or a later one, in a table that stays in the cache and is then added.
 CLONED void pairs_of_tree(const Pairs &f, int64_t tree) {
     const int32_t *own = f.leaves + tree * f.rows;
     const int64_t first = f.first[tree], height = f.last[tree] - first + 1;
@@ -187,7 +187,7 @@ struct LeafSums {
 constexpr int64_t TOGETHER = 4, LANES = MANY_REGISTERS ? 8 : 4;
 typedef double anywhere __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 
-// Of some trees, whose sums stay in a cache while each row is added to those of its leaves.
+// Sums for a few trees at a time, which stay in the cache while each row is added to those of its leaves.
 CLONED void leaf_sums_of_trees(const LeafSums &f, int64_t first) {
     const int64_t last = std::min(f.trees, first + TOGETHER), whole = f.width - f.width % LANES;
     for (int64_t i = 0; i < f.count; ++i) {
@@ -212,7 +212,7 @@ struct Ways {
     int64_t count, num_columns, trees, depth;
 };
 
-// Rows take each step together: none waits for the node of another.
+// All rows of a block take each step together, so that their loads do not wait for each other.
 CLONED void ways_of_block(const Ways &f, int64_t block) {
     const int64_t start = block * WORD, count = std::min<int64_t>(WORD, f.count - start);
     const float *rows = f.rows + start * f.num_columns;

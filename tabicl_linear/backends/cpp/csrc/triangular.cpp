@@ -1,8 +1,8 @@
 // Triangular systems in float and double, called by backends/cpp/triangular.py: squared lengths of the
 // columns of L^-1 R for a lower triangular L, and for symmetric G the solutions of (G + c I) X = R with the
-// diagonal of (G + c I)^-1. Panels of a few columns are solved one after the other in tiles that lie in
-// registers, where LAPACK solves all of R in memory. The identity as R costs a third: its columns begin
-// with zeros, which stay zeros.
+// diagonal of (G + c I)^-1. Panels of a few columns are solved one after the other, in tiles that fit into
+// registers, whereas LAPACK solves all of R in memory. With the identity as R, that costs only a third: its
+// columns begin with zeros, which stay zeros.
 
 #include <limits>
 
@@ -19,7 +19,7 @@ struct Lengths {
     int is_double;
 };
 
-// The stripes of a given L.
+// Copies L into stripes.
 template <typename T, int M>
 Stripes<T, M> stripes_of(const Lengths &f) {
     Stripes<T, M> stripes(f.size);
@@ -40,7 +40,7 @@ Stripes<T, M> stripes_of(const Lengths &f) {
     return stripes;
 }
 
-// The columns of R from `first` on, [row][column], zeros beyond the last.
+// Copies the columns of R from `first` on to a panel [row][column], with zeros beyond the last column.
 template <typename T>
 INLINE void fill(const Lengths &f, T *panel, int64_t wide, int64_t rows, int64_t first) {
     std::fill_n(panel, rows * wide, T(0));
@@ -110,7 +110,7 @@ struct Systems {
     int64_t penalties, tasks, size, columns;
 };
 
-// L^-1 R, a panel of columns after the other.
+// Computes L^-1 R, one panel of columns after the other.
 template <int M, int N>
 INLINE void solve_right(const Systems &f, const double *right, const Stripes<double, M> &stripes,
                         double *panels) {
@@ -126,7 +126,8 @@ INLINE void solve_right(const Systems &f, const double *right, const Stripes<dou
     }
 }
 
-// With Z a panel of L^-1: rows of Z'Z's diagonal, and of X = L^-T (L^-1 R), those of its columns.
+// A panel Z of columns of L^-1 gives the entries of the diagonal of (G + c I)^-1 = L^-T L^-1 and the rows of
+// X = L^-T (L^-1 R) that belong to these columns.
 template <int M, int N>
 INLINE void solve_system(const Systems &f, int64_t system) {
     constexpr int64_t wide = N * LANES<double>;

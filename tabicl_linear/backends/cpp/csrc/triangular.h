@@ -1,5 +1,5 @@
-// Triangular matrices in float and double: Cholesky factors, and solutions of a few columns at a time in tiles
-// that lie in registers.
+// Triangular matrices in float and double: Cholesky factors, and triangular systems that are solved for a panel
+// of a few columns at a time, in tiles that fit into registers.
 
 #pragma once
 
@@ -33,8 +33,8 @@ Room<T> room(int64_t count) {
     return Room<T>(static_cast<T *>(::operator new(count * sizeof(T), std::align_val_t{64})));
 }
 
-// L in stripes of M rows, each column by column: [stripe][column][M]. A stripe ends with the columns of its
-// own rows, and a diagonal holds its reciprocals. Rows beyond the last are those of the identity.
+// A lower triangular L in stripes of M rows: [stripe][column][M]. A stripe ends with its diagonal block, and the
+// diagonal holds reciprocals. Rows beyond the last are those of the identity.
 template <typename T, int M>
 struct Stripes {
     int64_t count;
@@ -46,7 +46,7 @@ struct Stripes {
     T *stripe(int64_t s) const { return data.get() + s * (s + 1) / 2 * M * M; }
 };
 
-// total -= F' P over some rows: F has M numbers a row, `step` apart, and P is N vectors wide.
+// total -= F' P, for F with M numbers in a row, rows `step` apart, and P with N vectors in a row.
 template <typename T, int M, int N>
 INLINE void subtract(Vec<T> (&total)[M][N], const T *factor, int64_t step, const Vec<T> *panel,
                      int64_t rows) {
@@ -60,7 +60,7 @@ INLINE void subtract(Vec<T> (&total)[M][N], const T *factor, int64_t step, const
     }
 }
 
-// L^-1 in place of a panel, stripe by stripe; above the first one it is zero.
+// Replaces a panel P by L^-1 P, stripe by stripe from `first` to `last`; above `first`, P must be zero.
 template <typename T, int M, int N>
 INLINE void solve_stripes(const Stripes<T, M> &stripes, Vec<T> *panel, int64_t first, int64_t last) {
     for (int64_t s = first; s < last; ++s) {
@@ -81,8 +81,8 @@ INLINE void solve_stripes(const Stripes<T, M> &stripes, Vec<T> *panel, int64_t f
     }
 }
 
-// The Cholesky factor of G + c I; false if it is not positive definite. Rows of L are found a panel at a
-// time: its columns are those rows, so that solving with the rows before gives the first part of each.
+// Computes the Cholesky factor of G + c I; returns false if that is not positive definite. A panel holds the next
+// rows of L as its columns; solving it with the rows of L before gives their first part.
 template <int M, int N>
 INLINE bool factorise(const double *gram, double added, int64_t size, const Stripes<double, M> &stripes,
                       double *panel) {
@@ -103,7 +103,7 @@ INLINE bool factorise(const double *gram, double added, int64_t size, const Stri
             ROWS(m) EACH(n) total[m][n] = own[m * N + n];
             subtract<double, M, N>(total, panel + column, wide, vectors, row);
             ROWS(l) {
-                // Through memory: which lane it is depends on the stripe.
+                // The pivot is read from memory, because its lane depends on the stripe.
                 EACH(n) own[l * N + n] = total[l][n];
                 const double *pivots = panel + (row + l) * wide + column;
                 if (!(pivots[l] > 0)) return false;

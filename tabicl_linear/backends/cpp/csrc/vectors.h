@@ -10,8 +10,8 @@
 #include <cstring>
 #include <vector>
 
-// Floats of a vector: as many as a register holds. What none holds GCC computes in memory, several times as
-// slowly, so that there is a library for processors with AVX-512 and one for all others (setup.py).
+// A vector has as many floats as a register of the processor. GCC would compute wider ones in memory, several
+// times as slowly, so there is one library for processors with AVX-512 and one for all others (setup.py).
 #ifdef TABICL_WIDE
 #define CLONED __attribute__((flatten))
 #elif defined(__x86_64__) && defined(__gnu_linux__)
@@ -26,7 +26,7 @@
 namespace {
 
 #ifdef TABICL_WIDE
-constexpr bool MANY_REGISTERS = true;  // 32 of them; others have 16
+constexpr bool MANY_REGISTERS = true;  // AVX-512 has 32 vector registers, AVX2 has 16
 #else
 constexpr bool MANY_REGISTERS = false;
 #endif
@@ -35,15 +35,15 @@ typedef float vec __attribute__((vector_size(4 * WIDTH)));
 typedef float eight __attribute__((vector_size(32)));
 typedef float four __attribute__((vector_size(16)));
 
-// A vector anywhere in an array of floats. (With memcpy, the address of what is copied would be taken, and it
-// would not stay in registers.)
+// A vector at any address of an array of floats. (memcpy would take the address of the vector, which then
+// would not stay in a register.)
 typedef float loose __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 
 struct alignas(4 * WIDTH) Line {
     vec x;
 };
 
-// Joins the halves of a vector, and then the halves of the result, until four numbers are left.
+// Combines the halves of a vector by `join`, then the halves of the result, until four numbers are left.
 template <typename Join>
 INLINE four quartered(vec x, Join join) {
     union {
