@@ -212,15 +212,15 @@ def _check_streams(name: str, streams: Streams) -> None:
 
 def _check_registered(name: str, mixer: SequenceMixer, outputs: Tensor) -> None:
     """Check that all that is learned is a parameter, which optimisers and checkpoints find."""
-    found = set(mixer.parameters())
+    parameters = set(mixer.parameters())
     pending: list[Any] = [outputs.grad_fn]
-    seen: set[Any] = {None}
+    visited: set[Any] = {None}
     while pending:
-        if (node := pending.pop()) in seen:
+        if (node := pending.pop()) in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         pending += [before for before, _ in node.next_functions]
-        if node.name() == "torch::autograd::AccumulateGrad" and node.variable not in found:
+        if node.name() == "torch::autograd::AccumulateGrad" and node.variable not in parameters:
             raise ConfigError(
                 f"{name}: it computes with a tensor of shape {tuple(node.variable.shape)} that "
                 "requires gradients and is none of its parameters, so that it is neither trained "
