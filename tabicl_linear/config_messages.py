@@ -169,7 +169,7 @@ def constructor_reason(error: TypeError | AttributeError) -> str | None:
     """What is wrong with how a class is made or calls its base; None for other errors."""
     if raised_by(error, "jsonargparse"):
         return (
-            f"{error}; docs/architecture.md says what a class of its kind is made from and has "
+            f"{error}; docs/extending.md says what a class of its kind is made from and has "
             "to define."
         )
     frames = walk_tb(error.__traceback__)
@@ -182,7 +182,7 @@ def constructor_reason(error: TypeError | AttributeError) -> str | None:
         return None
     return (
         f"{frame.f_code.co_filename}, line {line}: {error}; a class first calls super().__init__ "
-        "with what its base is made from (docs/architecture.md)."
+        "with what its base is made from (docs/extending.md)."
     )
 
 
@@ -299,7 +299,7 @@ def _abstract(match: re.Match[str], parser: ArgumentParser) -> str:
     key, path = match[1], match[2] or match[3]
     module, _, name = path.rpartition(".")
     lacking = ", ".join(sorted(vars(sys.modules[module])[name].__abstractmethods__))
-    return f"{key}: {path} is abstract; it has to define {lacking} (docs/architecture.md)."
+    return f"{key}: {path} is abstract; it has to define {lacking} (docs/extending.md)."
 
 
 def _wrong_value(match: re.Match[str], parser: ArgumentParser) -> str:

@@ -104,7 +104,7 @@ def drawn(prior: Prior, shape: TaskShape, generator: torch.Generator) -> Tasks:
     """
     before = _global_generators()
     tasks = prior.sample_tasks(shape, generator)
-    name, where = type(prior).__name__, "docs/architecture.md says what a prior promises"
+    name, where = type(prior).__name__, "docs/extending.md says what a prior promises"
     if _global_generators() != before:
         raise DataError(
             f"{name} draws from a global generator of torch or numpy; give every draw the one that "

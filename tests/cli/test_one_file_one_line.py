@@ -459,7 +459,7 @@ def test_an_argument_that_a_class_does_not_have_is_told_with_those_that_it_has(k
 
 
 EXPLAINED = ("Narrow", "Half", "Bare", "Early", "Unsaid", "Part")
-"""Of NEEDY: what docs/architecture.md says more of."""
+"""Of NEEDY: what docs/extending.md says more of."""
 
 
 @pytest.mark.parametrize(
@@ -486,7 +486,7 @@ def test_a_part_that_cannot_be_made_is_bad_input(part, words, tmp_path, monkeypa
     assert main(["fit", *TINY, f"--model.{slot}", f"needy.{name}"]) == 2
     (said,) = capfd.readouterr().err.splitlines()
     assert words in said
-    assert "docs/architecture.md" in said or name not in EXPLAINED
+    assert "docs/extending.md" in said or name not in EXPLAINED
 
 
 @pytest.mark.parametrize("line", ["needy.Partial", "[{class_path: needy.Partial}]"])

@@ -1,4 +1,4 @@
-"""What docs/architecture.md promises of every callback of the package, found by walking it."""
+"""What docs/extending.md promises of every callback of the package, found by walking it."""
 
 from collections.abc import Callable
 from contextlib import chdir

@@ -1,4 +1,4 @@
-"""What docs/architecture.md promises of every prior of the package, found by walking it."""
+"""What docs/extending.md promises of every prior of the package, found by walking it."""
 
 import random
 
