@@ -6,6 +6,7 @@ import small_tables
 from experiments.growth import long_tables
 from experiments.growth import run as experiment
 from tabicl_linear.estimator.learners.chosen_trees import boosting, divisions
+from tabicl_linear.estimator.rows import pieces
 
 
 def test_arms_are_grown_apart_and_compared(tmp_path, monkeypatch, capsys):
@@ -45,3 +46,14 @@ def test_long_tables_are_grown_with_more_or_fewer_rows(tmp_path, monkeypatch, ca
     assert (losses["50 grow"] != losses["150 grow"]).all()
     monkeypatch.setattr(long_tables, "try_out", None)
     assert long_tables.main(command) == 0
+
+
+def test_long_tables_may_come_in_pieces(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(long_tables, "QUERIES", 200)
+    monkeypatch.setattr(divisions, "LEAST_GROWING", 40)
+    monkeypatch.setattr(pieces, "FIRST_ROWS", 300)
+    command = ["--rows", "400", "--tables", "1", "--growing", "80", "300", "--piece", "90"]
+    assert long_tables.main([*command, "--output", str(tmp_path)]) == 0
+    assert "1 tables (400 rows in pieces of 90)" in capsys.readouterr().out
+    losses = pd.read_csv(tmp_path / "scores.csv")["log_loss"]
+    assert losses[0] != losses[1]

@@ -92,7 +92,9 @@ def fit_pieces(
         return fit(first, plan, learners)
     others = chain([second], pieces)
     if learners.grow_trees:
-        fitted = start(first, plan, learners, classes)
+        # These rows are in memory anyway, and more of them grow better trees.
+        num_growing = max(FIRST_ROWS, rows_that_grow())
+        fitted = start(first, plan, learners, classes, num_growing=num_growing)
         for rows in others:
             # Many rows at a time: each call updates the sums of all pairs of leaves.
             more = first_rows(chain([rows], others))
@@ -108,11 +110,18 @@ def fit_pieces(
 
 
 def start(
-    rows: Rows, plan: Plan, learners: Learners, classes: npt.NDArray[Any] | None = None
+    rows: Rows,
+    plan: Plan,
+    learners: Learners,
+    classes: npt.NDArray[Any] | None = None,
+    *,
+    num_growing: int | None = None,
 ) -> Fitted:
     """Fit on the first rows, which teach the columns; other rows will be added.
 
     `classes` are all class labels that will ever occur, sorted; None takes those of these rows.
+    With trees, the first `num_growing` rows teach the columns and grow the trees; None takes
+    `rows_that_grow()`, and rows are held until there are as many.
 
     Raises:
         DataError, ConfigError: As `fit`, or the plan asks for a decision that needs all rows.
@@ -125,7 +134,7 @@ def start(
     _check_classes(classes, remedy)
     learner = learners.for_table(len(classes), len(rows.labels), grows=True)
     if learners.grow_trees:
-        return _fit_held_rows(rows, classes, plan, learner)
+        return _fit_held_rows(rows, classes, plan, learner, num_growing or rows_that_grow())
     preprocessor = plan.new_preprocessor()
     # Without labels, so that columns learn no class rates: the first rows alone show them poorly.
     matrix = preprocessor.fit_transform(rows.table)
@@ -158,9 +167,10 @@ def extended(
         fitted.columns.transform(rows.table)  # raises for rows that cannot be encoded
         all_rows = joined_rows(fitted.held, rows)
         # Only the first fit warns of the columns, and the last one, which decides them for good.
-        is_last = len(all_rows.labels) >= rows_that_grow()
+        num_growing, learner = rows_that_grow(), fitted.members.model
+        is_last = len(all_rows.labels) >= num_growing
         with nullcontext() if is_last else silenced():
-            refitted = _fit_held_rows(all_rows, fitted.classes, plan, fitted.members.model)
+            refitted = _fit_held_rows(all_rows, fitted.classes, plan, learner, num_growing)
         return replace(refitted, prequential=scores)
     matrix, preprocessor = fitted.columns.read(rows.table, codes)
     encoded = Encoded(matrix, codes, preprocessor, fitted.classes)
@@ -170,15 +180,18 @@ def extended(
 
 
 def _fit_held_rows(
-    rows: Rows, classes: npt.NDArray[Any], plan: Plan, learner: ContextLearner
+    rows: Rows,
+    classes: npt.NDArray[Any],
+    plan: Plan,
+    learner: ContextLearner,
+    num_growing: int,
 ) -> Fitted:
-    """Fit on all rows so far, and hold them while there are fewer than `rows_that_grow`.
+    """Fit on all rows so far, and hold them while there are fewer than `num_growing`.
 
     While rows are held, each member reads them in an order of its own, since all will be read again
     with the rows to come. Once there are enough, the first ones teach the columns and grow the
     trees for good, and the rows beyond them are added.
     """
-    num_growing = rows_that_grow()
     first = rows.part(slice(num_growing))
     are_enough = len(first.labels) == num_growing
     codes = class_codes(first.labels, classes)

@@ -11,6 +11,7 @@ from estimator.learners.chosen_trees.tables import ruled_table
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator import fitting
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.learners.chosen_trees import (
@@ -346,6 +347,7 @@ def test_what_is_known_of_columns_does_not_depend_on_the_cuts(table, few_rows_gr
 
 def test_pieces_of_an_iterator_are_those_that_are_added(table, few_rows_grow, monkeypatch):
     monkeypatch.setattr(rows_in_pieces, "FIRST_ROWS", 70)
+    monkeypatch.setattr(fitting, "FIRST_ROWS", 70)
     x, y = table
     ends = (0, 40, 80, 130, 131, 200, 240)
     pieces = [(x[i:j], y[i:j]) for i, j in pairwise(ends)]
@@ -362,9 +364,28 @@ def test_pieces_of_an_iterator_are_those_that_are_added(table, few_rows_grow, mo
     assert np.abs(elsewhere - of_iterator.predict_proba(x)).max() > 1e-3
 
 
+def test_all_rows_that_are_in_memory_first_grow_the_trees(table, few_rows_grow, monkeypatch):
+    """More than those that `partial_fit` would hold, and wherever the pieces are cut."""
+    monkeypatch.setattr(rows_in_pieces, "FIRST_ROWS", 180)
+    monkeypatch.setattr(fitting, "FIRST_ROWS", 180)
+    monkeypatch.setattr(divisions, "LEAST_GROWING", 30)
+    x, y = table
+    x = x.assign(late=[0.0] * 170 + list(range(70)))
+
+    def fitted(*ends):
+        pieces = [(x[i:j], y[i:j]) for i, j in pairwise((0, *ends, len(y)))]
+        return TabICLLinearClassifier().fit(iter(pieces))
+
+    one, other = fitted(180), fitted(50, 170, 190, 220)
+    assert "late" in {column.name for column in one.preprocessor_.columns}
+    assert one.preprocessor_.columns == other.preprocessor_.columns
+    np.testing.assert_allclose(one.predict_proba(x), other.predict_proba(x), atol=1e-5)
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_file_is_its_rows_added(suffix, table, few_rows_grow, monkeypatch, tmp_path):
     monkeypatch.setattr(rows_in_pieces, "FIRST_ROWS", 70)
+    monkeypatch.setattr(fitting, "FIRST_ROWS", 70)
     monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 50)
     x, y = table
     path = tmp_path / f"t.{suffix}"

@@ -73,8 +73,10 @@ def looked_up(names: npt.NDArray[np.object_], values: Mapping[str, float]) -> Fl
         by_meaning: dict[object, list[float]] = {}
         for name, value in values.items():
             by_meaning.setdefault(_meaning(name), []).append(value)
-        matches = [by_meaning.get(_meaning(name), ()) for name in names[unknown]]
-        numbers[unknown] = [match[0] if len(match) == 1 else np.nan for match in matches]
+        places, distinct = pd.factorize(names[unknown])
+        matches = [by_meaning.get(_meaning(name), ()) for name in distinct]
+        meant = [match[0] if len(match) == 1 else np.nan for match in matches]
+        numbers[unknown] = np.array(meant)[places]
     return numbers
 
 

@@ -79,9 +79,9 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
 
     Args:
         options: Fixed features and penalties.
-        grows: Whether rows will be added. If so, the first `rows_that_grow()` rows grow the trees
-            and later ones are added to sums, and `fit` leaves solving, which takes seconds, to
-            `solved`.
+        grows: Whether rows will be added. If so, the rows of the first call of `fit` grow the trees
+            if there are at least `rows_that_grow()` of them. Later rows are added to sums. `fit`
+            leaves solving, which takes seconds, to `solved`.
     """
 
     def __init__(
@@ -150,23 +150,20 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
         """
         if state is not None:
             return self._with_more(state, x, y, rows_per_chunk)
-        goes_on = self.grows and x.shape[1] >= rows_that_grow()
-        num_first = rows_that_grow() if goes_on else x.shape[1]
-        first, labels = x[:, :num_first], y[:, :num_first]
+        num_rows = x.shape[1]
         statistics = context_statistics(
-            first, labels, categorical, num_features=None, rows_per_chunk=rows_per_chunk
+            x, y, categorical, num_features=None, rows_per_chunk=rows_per_chunk
         )
-        draws = self.draws(max(scheme(num_first).rounds, 1))
-        thresholds = tuple(draw.thresholds(first, statistics, rows_per_chunk) for draw in draws)
+        draws = self.draws(max(scheme(num_rows).rounds, 1))
+        thresholds = tuple(draw.thresholds(x, statistics, rows_per_chunk) for draw in draws)
         start = ChosenTreesState(thresholds, statistics, predictors=())
-        if self.grows and not goes_on:
-            return start._replace(rows=(first, labels))
+        if self.grows and num_rows < rows_that_grow():
+            return start._replace(rows=(x, y))
         with _cpu_kernels():
-            tasks = self._tasks(start, first, labels, rows_per_chunk)
-            if not self.grows:
-                return row_major(start._replace(predictors=_predictors(tasks)))
-            start = start._replace(growth=TreeGrowth.of_first(first, labels, tasks))
-        return self._with_more(start, x[:, num_first:], y[:, num_first:], rows_per_chunk)
+            tasks = self._tasks(start, x, y, rows_per_chunk)
+            if self.grows:
+                return row_major(start._replace(growth=TreeGrowth.of_first(x, y, tasks)))
+            return row_major(start._replace(predictors=_predictors(tasks)))
 
     def predict(self, state: ChosenTreesState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""

@@ -41,12 +41,16 @@ def learner(num_classes=3, *, grows=True):
 
 
 def grown(x, y, ends, num_classes=3, members=1, *, solved_between=False):
-    """The solved state after pieces that end at `ends`, and the last rows; few are fitted anew."""
+    """The solved state after pieces that end at `ends`, and the last rows.
+
+    The first `FIRST` rows grow the trees; while there are fewer, all are fitted anew.
+    """
     x = torch.from_numpy(x).expand(members, -1, -1)
     y = torch.from_numpy(y).expand(members, -1)
     categorical = torch.zeros(members, x.shape[2], dtype=torch.bool)
     state = None
-    for start, end in pairwise((0, *ends, x.shape[1])):
+    ends = sorted({*ends, min(FIRST, x.shape[1]), x.shape[1]})
+    for start, end in pairwise((0, *ends)):
         held = state is None or state.growth is None
         first = 0 if held else start
         if state is not None and solved_between:
