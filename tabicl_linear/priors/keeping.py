@@ -1,6 +1,7 @@
 """Turns drawn columns and class ids into tasks; tables of a single class are drawn again."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -49,29 +50,51 @@ def kept_tasks(
     shape.validate()
     rng = draws.numpy_generator(generator)
     with torch.autocast(generator.device.type, enabled=False):
-        return _covered(_of_two_classes(draw, shape, rng), shape, generator)
+        of_two = partial(_of_two_classes, draw, shape, rng)
+        tables = Drawn(*until_kept(of_two, shape, "two classes; raise num_rows"))
+        return covered(tables, shape, generator)
 
 
 def _of_two_classes(
-    draw: Callable[[int, np.random.Generator], Drawn], shape: TaskShape, rng: np.random.Generator
-) -> Drawn:
-    accepted, missing = list[Drawn](), shape.batch_size
-    most = min(LARGEST_SHARE * shape.num_rows, shape.num_rows - 1)
+    draw: Callable[[int, np.random.Generator], Drawn],
+    shape: TaskShape,
+    rng: np.random.Generator,
+    count: int,
+) -> tuple[Tensor, ...]:
+    """Draw `count` tables and return those of at least two classes, none of them too large."""
+    tables = draw(count, rng)
+    largest = classes.count_classes(tables.y, shape.num_classes).amax(1)
+    index = (largest <= min(LARGEST_SHARE * shape.num_rows, shape.num_rows - 1)).nonzero()[:, 0]
+    return tuple(part[index] for part in tables)
+
+
+def until_kept(
+    draw: Callable[[int], tuple[Tensor, ...]], shape: TaskShape, wanted: str
+) -> tuple[Tensor, ...]:
+    """Draw until the whole batch is kept, and join what was.
+
+    Args:
+        draw: Draws as many tables as it is told and returns the parts `[b ...]` of those to keep.
+        shape: Sizes of the batch.
+        wanted: What hardly any draw has if the batch cannot be filled, and the remedy.
+
+    Raises:
+        DataError: Some tables are still missing after `MAX_ROUNDS` draws.
+    """
+    kept, missing = list[tuple[Tensor, ...]](), shape.batch_size
     for _ in range(MAX_ROUNDS):
-        tables = draw(missing, rng)
-        largest = classes.count_classes(tables.y, shape.num_classes).amax(1)
-        index = (largest <= most).nonzero().squeeze(1)
-        accepted.append(Drawn(*(part[index] for part in tables)))
-        missing -= len(index)
+        kept.append(draw(missing))
+        missing -= len(kept[-1][0])
         if not missing:
-            return Drawn(*(torch.cat(parts) for parts in zip(*accepted, strict=True)))
+            return tuple(torch.cat(parts) for parts in zip(*kept, strict=True))
     raise DataError(
         f"num_rows={shape.num_rows} with num_classes={shape.num_classes}: hardly any draw has "
-        "two classes; raise num_rows."
+        f"{wanted}."
     )
 
 
-def _covered(tables: Drawn, shape: TaskShape, generator: torch.Generator) -> Tasks:
+def covered(tables: Drawn, shape: TaskShape, generator: torch.Generator) -> Tasks:
+    """Number the classes of tables and reorder rows so that the context holds each of them."""
     y = classes.rotate_classes(classes.reindex_classes(tables.y, shape.num_classes), generator)
     tasks = Tasks(tables.x.transpose(1, 2).contiguous(), y, tables.categorical)
     return classes.cover_classes(tasks, shape.num_context, shape.num_classes, generator)
@@ -84,7 +107,7 @@ def flip_classes(
     generator: torch.Generator,
 ) -> Int[Tensor, "b n"]:
     """Replace labels, with each task's probability `rate`, by random ones below its `count`."""
-    chance, other = torch.rand(2, *y.shape, generator=generator, device=y.device)
+    chance, other = draws.uniform(2, *y.shape, generator=generator)
     other = torch.minimum((other * count.unsqueeze(1)).long(), count.unsqueeze(1) - 1)
     return torch.where(chance < rate.unsqueeze(1), other, y)
 
