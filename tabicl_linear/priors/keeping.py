@@ -101,22 +101,18 @@ def covered(tables: Drawn, shape: TaskShape, generator: torch.Generator) -> Task
 
 
 def flip_classes(
-    y: Int[Tensor, "b n"],
-    rate: Float[Tensor, " b"],
-    count: Int[Tensor, " b"],
-    generator: torch.Generator,
+    y: Int[Tensor, "b n"], rate: np.ndarray, count: np.ndarray, generator: torch.Generator
 ) -> Int[Tensor, "b n"]:
     """Replace labels, with each task's probability `rate`, by random ones below its `count`."""
+    rates = torch.as_tensor(rate, dtype=torch.float32, device=y.device).unsqueeze(1)
+    counts = torch.as_tensor(count, device=y.device).unsqueeze(1)
     chance, other = draws.uniform(2, *y.shape, generator=generator)
-    other = torch.minimum((other * count.unsqueeze(1)).long(), count.unsqueeze(1) - 1)
-    return torch.where(chance < rate.unsqueeze(1), other, y)
+    other = torch.minimum((other * counts).long(), counts - 1)
+    return torch.where(chance < rates, other, y)
 
 
 def cut_into_codes(
-    z: Float[Tensor, "c n"],
-    count: Int[Tensor, " c"],
-    skew: Float[Tensor, " c"],
-    generator: torch.Generator,
+    z: Float[Tensor, "c n"], count: np.ndarray, skew: np.ndarray, generator: torch.Generator
 ) -> Int[Tensor, "c n"]:
     """Cut roughly normal columns into categories, numbered in random order.
 
@@ -126,12 +122,13 @@ def cut_into_codes(
         skew: Standard deviation of the logarithms of the category shares.
         generator: Draws shares and codes.
     """
-    columns, largest = len(z), int(count.max())
-    device = z.device
-    weights, keys = torch.randn(2, columns, largest, generator=generator, device=device)
-    is_unused = torch.arange(largest, device=device) >= count.unsqueeze(1)
-    shares = (weights * skew.unsqueeze(1)).exp().masked_fill(is_unused, 0.0).cumsum(1)
+    device, largest = z.device, int(count.max())
+    counts = torch.as_tensor(count, device=device).unsqueeze(1)
+    deviation = torch.as_tensor(skew, dtype=z.dtype, device=device).unsqueeze(1)
+    weights, keys = torch.randn(2, len(z), largest, generator=generator, device=device)
+    is_unused = torch.arange(largest, device=device) >= counts
+    shares = (weights * deviation).exp().masked_fill(is_unused, 0.0).cumsum(1)
     place = torch.special.ndtr(z) * shares[:, -1:]
-    rank = torch.minimum(torch.searchsorted(shares, place.contiguous()), count.unsqueeze(1) - 1)
+    rank = torch.minimum(torch.searchsorted(shares, place.contiguous()), counts - 1)
     codes = keys.masked_fill(is_unused, torch.inf).argsort(1)
     return codes.gather(1, rank)

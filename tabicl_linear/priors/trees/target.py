@@ -40,8 +40,7 @@ def draw_classes(
             y[index] = assign(outputs, own, rng, generator)
     if not p.flip_rate.any():
         return y
-    rate = torch.as_tensor(p.flip_rate, dtype=torch.float32, device=y.device)
-    return flip_classes(y, rate, torch.as_tensor(p.num_classes, device=y.device), generator)
+    return flip_classes(y, p.flip_rate, p.num_classes, generator)
 
 
 def draw_views(
