@@ -20,7 +20,7 @@ from tabicl_linear.nn.feed_forward import MLP, SwiGLU
 from tabicl_linear.nn.norms import RMSNorm
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.ridge_inputs.inputs import RidgeInputs
-from tabicl_linear.ridge_inputs.options import RidgeOptions, ridge_options
+from tabicl_linear.ridge_inputs.options import RidgeOptions
 
 InitialStates = Literal["zero", "learned", "woven"]
 
@@ -71,12 +71,16 @@ class Architecture:
             raise ConfigError(f"architecture.num_classes={self.num_classes} must be at least 2.")
         check_choice("architecture.initial_states", self.initial_states, InitialStates)
         # In files, groups of options are mappings.
-        groups = {"blocks": Blocks, "codes": CodeOptions, "cells": Cells}
-        for name, kind in groups.items():
+        groups = {
+            "architecture.blocks": Blocks,
+            "architecture.codes": CodeOptions,
+            "architecture.cells": Cells,
+            "ridge_inputs": RidgeOptions,
+        }
+        for key, kind in groups.items():
+            name = key.removeprefix("architecture.")
             if isinstance(getattr(self, name), Mapping):
-                object.__setattr__(self, name, group(name, kind, getattr(self, name)))
-        if isinstance(self.ridge_inputs, Mapping):
-            object.__setattr__(self, "ridge_inputs", ridge_options(self.ridge_inputs))
+                object.__setattr__(self, name, group(key, kind, getattr(self, name)))
 
     def make_embedding(self) -> Embedding:
         """The module that makes tokens from cells and labels."""

@@ -121,8 +121,8 @@ def check_choice(key: str, value: object, choices: Any) -> None:
         raise ConfigError(f"{key}={value!r} must be one of {get_args(choices)}.")
 
 
-def group(name: str, kind: type[Options], values: Mapping[str, Any]) -> Options:
-    """Make a group of options from a mapping, as in files.
+def group(key: str, kind: type[Options], values: Mapping[str, Any]) -> Options:
+    """Make a group of options from a mapping, as in files; `key` is its name for the message.
 
     Raises:
         ConfigError: An option does not exist, or a value is out of range.
@@ -130,7 +130,5 @@ def group(name: str, kind: type[Options], values: Mapping[str, Any]) -> Options:
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     unknown = sorted(set(values) - set(names))
     if unknown:
-        raise ConfigError(
-            f"architecture.{name} has no {', '.join(unknown)}; it has {', '.join(names)}."
-        )
+        raise ConfigError(f"{key} has no {', '.join(unknown)}; it has {', '.join(names)}.")
     return kind(**values)

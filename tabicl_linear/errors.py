@@ -1,11 +1,18 @@
 """Errors for users. All are `ValueError`s, and name what is wrong, the value and the remedy."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 
 def one_line(message: object) -> str:
     """A message of another library, or the text of a value, without line breaks."""
     return " ".join(str(message).split())
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The keys whose values differ, for a message; a key that is missing counts as None."""
+    return [key for key in {**one, **other} if one.get(key) != other.get(key)]
 
 
 class ConfigError(ValueError):

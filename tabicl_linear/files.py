@@ -32,6 +32,11 @@ def digest_of(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
+def checksum(path: Path) -> str:
+    """SHA-256 of a file; raises OSError if it cannot be read."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
     """Write plain data with its digest as JSON, atomically."""
     with written_whole(path) as partial:

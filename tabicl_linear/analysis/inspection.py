@@ -91,10 +91,7 @@ def _contribution(model: InContextModel, plan: Plan) -> pd.DataFrame:
         plan.probe.fit(model, plan.reference)
     mixer = model.backbone.layers()[0].mixer
     return contribution(
-        recorded.layers,
-        erases=mixer.rule.erases,
-        num_heads=mixer.num_heads,
-        num_bins=NUM_BINS,
+        recorded.layers, erases=mixer.rule.erases, num_heads=mixer.num_heads, num_bins=NUM_BINS
     )
 
 

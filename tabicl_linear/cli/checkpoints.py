@@ -1,11 +1,11 @@
 """Checkpoints on a command line: their names, checksums, models and devices."""
 
 import argparse
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tabicl_linear import files
 from tabicl_linear.cli.parser import count
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.shipped import checkpoint_path
@@ -65,7 +65,7 @@ def named(paths: Sequence[Path], names: Sequence[str] | None = None) -> dict[str
 def checksum(path: Path) -> str:
     """SHA-256 of a file; raises `CheckpointError` if it cannot be read."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return files.checksum(path)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
 

@@ -86,7 +86,10 @@ class PriorDataModule(LightningDataModule):
             rank: Process whose training batches are drawn; this one if None.
         """
         if stage == "train":
-            own = 0 if self.trainer is None else self.trainer.global_rank
+            own, replayed = 0, 0
+            if self.trainer is not None:
+                own = self.trainer.global_rank
+                replayed = int(self.trainer.overfit_batches)  # type: ignore[attr-defined]
             return PriorStream(
                 self.prior,
                 self.shapes,
@@ -95,7 +98,7 @@ class PriorDataModule(LightningDataModule):
                 rank=own if rank is None else rank,
                 device=self._draw_device(),
                 start=self.next_index,
-                replayed=self._replayed(),
+                replayed=replayed,
             )
         return PriorStream(
             self.prior, self.shapes, seed=EVALUATION_SEED, stage=Stage[stage.upper()]
@@ -167,11 +170,6 @@ class PriorDataModule(LightningDataModule):
         if self.trainer is None or drawn_on.type != "cpu":
             return False
         return bool(self.trainer.strategy.root_device.type == "cuda")
-
-    def _replayed(self) -> int:
-        if self.trainer is None:
-            return 0
-        return int(self.trainer.overfit_batches)  # type: ignore[attr-defined]
 
     def _draw_device(self) -> torch.device:
         if self.num_workers > 0 or self.device == "cpu":

@@ -1,6 +1,5 @@
 """The tables of a benchmark, from OpenML or from a folder."""
 
-import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from tabicl_linear.evaluation.protocol import (
     encode,
     prepare,
 )
+from tabicl_linear.files import checksum
 
 INDEX = "index.csv"
 COLUMNS = ("name", "file", "target_column")
@@ -64,7 +64,7 @@ class Source:
 
     def checksum(self) -> str:
         """First 16 digits of the SHA-256 of the file."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()[:16]
+        return checksum(self.path)[:16]
 
 
 @dataclass(frozen=True)

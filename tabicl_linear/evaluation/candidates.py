@@ -1,6 +1,5 @@
 """The classifiers to compare: models of this project and baselines, named by a command line."""
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from tabicl_linear.evaluation.arguments import identified, read_arguments
 from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, Baseline, baseline_version
 from tabicl_linear.evaluation.own_baseline import identity, own_baseline
 from tabicl_linear.evaluation.protocol import BenchmarkTable
+from tabicl_linear.files import checksum
 from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
 NAME_LENGTH = 100
@@ -128,7 +128,7 @@ def _with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
     except ConfigError as error:
         raise ConfigError(f"--arguments {candidate.name}: {error}") from error
     assert candidate.path is not None
-    identity = identified(_checksum(checkpoint_path(candidate.path)), values)
+    identity = identified(checksum(checkpoint_path(candidate.path)), values)
     return replace(candidate, identity=identity, arguments=values)
 
 
@@ -144,11 +144,11 @@ def _model(named: str, ensemble: EnsembleName, trust_code: bool) -> Candidate:
     load_model(path, trust_code=trust_code)
     name = name or (named if named in WEIGHTS else path.stem)
     if weights not in WEIGHTS:
-        return Candidate(name, _checksum(path), "model", path, ensemble, trust_code=trust_code)
+        return Candidate(name, checksum(path), "model", path, ensemble, trust_code=trust_code)
     # Named as "default", the weights predict together with trees; by path, the network predicts
     # alone.
     arguments = {"trees": "auto"}
-    identity = identified(_checksum(path), arguments)
+    identity = identified(checksum(path), arguments)
     return Candidate(name, identity, "model", weights, ensemble, arguments)
 
 
@@ -177,8 +177,4 @@ def _baseline(named: str) -> Candidate:
             f"--baseline {named}: give {kind}:PATH with the file of its weights; nothing is "
             "downloaded."
         )
-    return Candidate(kind, f"{version}, {_checksum(Path(weights))}", kind, Path(weights))
-
-
-def _checksum(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return Candidate(kind, f"{version}, {checksum(Path(weights))}", kind, Path(weights))

@@ -9,7 +9,7 @@ from typing import Any
 
 from tabicl_linear import evaluation_file
 from tabicl_linear._version import __version__
-from tabicl_linear.errors import ConfigError, DamagedFile, DataError
+from tabicl_linear.errors import ConfigError, DamagedFile, DataError, differing
 from tabicl_linear.estimator.plan import EnsembleName
 from tabicl_linear.evaluation import trials
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source
@@ -226,7 +226,7 @@ def _models(evaluation: Evaluation, before: dict[str, Any], folder: Path) -> dic
 def _difference(before: Any, now: Any) -> str:
     if not (isinstance(before, dict) and isinstance(now, dict)):
         return f"{before}, and here {now}"
-    keys = [key for key in before | now if before.get(key) != now.get(key)]
+    keys = differing(before, now)
     return "; ".join(f"{key}: {before.get(key)}, and here {now.get(key)}" for key in keys)
 
 

@@ -1,6 +1,5 @@
 """A baseline of the user's own: a scikit-learn classifier by its import path."""
 
-import hashlib
 from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
@@ -9,6 +8,7 @@ from sklearn.base import ClassifierMixin, clone
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.evaluation.baselines import Baseline, distributions
+from tabicl_linear.files import checksum
 
 
 def own_baseline(path: str) -> Baseline:
@@ -32,7 +32,7 @@ def identity(path: str) -> str:
         return f"{package} {metadata.version(distributions()[package][0])}"
     file = import_module(path.rpartition(".")[0]).__file__
     assert file is not None, "a module that holds a class has a file"
-    return f"{package} {hashlib.sha256(Path(file).read_bytes()).hexdigest()}"
+    return f"{package} {checksum(Path(file))}"
 
 
 def _package(path: str) -> str:

@@ -18,13 +18,7 @@ import torch
 
 from tabicl_linear.kernels import chunks
 from tabicl_linear.kernels.chosen import chosen
-from tabicl_linear.kernels.matrix import (
-    decayed,
-    initial_state,
-    matrix_of,
-    per_channel,
-    read,
-)
+from tabicl_linear.kernels.matrix import decayed, initial_state, matrix_of, per_channel, read
 from tabicl_linear.kernels.rule import (
     Kernel,
     StateNorms,

@@ -96,6 +96,13 @@ class LengthDataset(NamedTuple):
     num_queries: int
     checksum: str
 
+    def context(
+        self, num_rows: int | None = None
+    ) -> tuple[Float[Tensor, "1 c m"], Int[Tensor, "1 c"]]:
+        """The first rows of the context, all if None, and their labels."""
+        rows = slice(-self.num_queries if num_rows is None else num_rows)
+        return self.x[:, rows], self.y[:, rows]
+
     @property
     def queries(self) -> Float[Tensor, "1 q m"]:
         """The rows to predict."""

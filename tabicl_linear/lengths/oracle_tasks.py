@@ -113,8 +113,7 @@ class SyntheticTasks:
     def __getitem__(self, index: int) -> Task:
         dataset = draw_dataset(self.options, index)
         return Task(
-            x=dataset.x[:, : -dataset.num_queries],
-            y=dataset.y[:, : -dataset.num_queries],
+            *dataset.context(),
             categorical=dataset.categorical,
             queries=dataset.queries,
             targets=dataset.targets,

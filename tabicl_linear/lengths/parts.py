@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from tabicl_linear.durations import in_words
-from tabicl_linear.errors import ConfigError, DamagedFile
+from tabicl_linear.errors import ConfigError, DamagedFile, differing
 from tabicl_linear.files import is_partial_of, written_whole
 from tabicl_linear.parquet import Kind, read_table, write_table
 
@@ -34,8 +34,7 @@ def open_folder(folder: Path, settings: dict[str, Any]) -> None:
     path = folder / SETTINGS
     if path.is_file():
         former = read_settings(folder)
-        keys = [*settings, *(key for key in former if key not in settings)]
-        different = [key for key in keys if former.get(key) != settings.get(key)]
+        different = differing(settings, former)
         if different:
             there, here = _differing(former.get(different[0]), settings.get(different[0]))
             raise ConfigError(
@@ -167,7 +166,7 @@ def _file(folder: Path, index: int) -> Path:
 def _differing(a: Any, b: Any) -> tuple[str, str]:
     """Describe two different values of a setting; of dictionaries, only the first difference."""
     if isinstance(a, dict) and isinstance(b, dict):
-        keys = [key for key in {**a, **b} if a.get(key) != b.get(key)]
-        a, b = ({key: part.get(key) for key in keys[:1]} for part in (a, b))
+        keys = differing(a, b)[:1]
+        a, b = ({key: part.get(key) for key in keys} for part in (a, b))
     first, second = ("nothing" if part is None else json.dumps(part)[:160] for part in (a, b))
     return first, second

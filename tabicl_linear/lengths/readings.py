@@ -63,10 +63,7 @@ def read_prefixes(
     clock = _Clock(model.device)
     num_rows = lengths[-1] if statistics == "longest" else lengths[0]
     column_statistics = model.statistics(
-        dataset.x[:, :num_rows],
-        dataset.y[:, :num_rows],
-        dataset.categorical,
-        rows_per_chunk=chunk_rows(model.device),
+        *dataset.context(num_rows), dataset.categorical, rows_per_chunk=chunk_rows(model.device)
     )
     if statistics == "longest" and model.ridge is not None:
         yield from _refitted(model, dataset, lengths, column_statistics)
@@ -90,9 +87,7 @@ def read_blocks(
     ensemble = BlockEnsemble(_SideBySide(model), block_rows, abstain)
     for length in lengths:
         clock = _Clock(model.device)
-        state = ensemble.fit(
-            dataset.x[:, :length], dataset.y[:, :length], categorical=dataset.categorical
-        )
+        state = ensemble.fit(*dataset.context(length), categorical=dataset.categorical)
         yield clock.reading(length, ensemble, state, dataset)
 
 
@@ -101,7 +96,7 @@ def read_oracle(
 ) -> Reading:
     """Predictions from states that are optimised on the rows of a context of one length."""
     clock = _Clock(model.device)
-    x, y = dataset.x[:, :length], dataset.y[:, :length]
+    x, y = dataset.context(length)
     state = model.fit(x, y, categorical=dataset.categorical)
     state = optimise_states(model, state, x, y, options)
     return clock.reading(length, model, state, dataset)
@@ -116,8 +111,7 @@ def _refitted(
     for length in lengths:
         clock = _Clock(model.device)
         state = model.fit(
-            dataset.x[:, :length],
-            dataset.y[:, :length],
+            *dataset.context(length),
             categorical=dataset.categorical if column_statistics is None else None,
             statistics=column_statistics,
         )

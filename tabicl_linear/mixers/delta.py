@@ -61,13 +61,7 @@ class DeltaNet(SequenceMixer):
         """Unit-norm queries and keys, values and write rates."""
         qkv, conv_inputs = project(self.conv, x, self.qkv, conv_inputs, independent=independent)
         q, k, v = self.features(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)))
-        streams = Streams(
-            q=q,
-            k=k,
-            v=v,
-            beta=self.write_rate(x, positions),
-        )
-        return streams, conv_inputs
+        return Streams(q, k, v, beta=self.write_rate(x, positions)), conv_inputs
 
     def output(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]

@@ -70,14 +70,8 @@ class GatedDeltaNet(SequenceMixer):
         """Unit-norm queries and keys, values, write rates and log gates."""
         qkv, conv_inputs = project(self.conv, x, self.qkv, conv_inputs, independent=independent)
         q, k, v = self.features(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)))
-        streams = Streams(
-            q=q,
-            k=k,
-            v=v,
-            beta=self.write_rate(x, positions),
-            log_decay=self.forget(x).unsqueeze(-1),
-        )
-        return streams, conv_inputs
+        beta, log_decay = self.write_rate(x, positions), self.forget(x).unsqueeze(-1)
+        return Streams(q, k, v, beta=beta, log_decay=log_decay), conv_inputs
 
     def output(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]

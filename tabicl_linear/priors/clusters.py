@@ -222,12 +222,10 @@ class ClusterPrior(Prior):
         columns = torch.as_tensor(np.flatnonzero(nominal), device=device)
         if len(columns):
             sizes = np.exp(rng.uniform(np.log(2), np.log(MOST_CATEGORIES + 1), len(columns)))
-            skew = torch.as_tensor(rng.uniform(0, 1, len(columns)), dtype=x.dtype, device=device)
-            categories = torch.as_tensor(sizes.astype(np.int64), device=device)
-            codes = cut_into_codes(x[columns], categories, skew, generator)
+            skew = rng.uniform(0, 1, len(columns))
+            codes = cut_into_codes(x[columns], sizes.astype(np.int64), skew, generator)
             x.index_copy_(0, columns, codes.to(x.dtype))
-        rate = torch.as_tensor(p.flip_rate, dtype=x.dtype, device=device)
-        y = flip_classes(y, rate, torch.as_tensor(p.num_classes, device=device), generator)
+        y = flip_classes(y, p.flip_rate, p.num_classes, generator)
         return Drawn(x.view(count, m, -1), y, torch.as_tensor(nominal, device=device))
 
 

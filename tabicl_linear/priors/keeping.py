@@ -1,6 +1,7 @@
 """Turns drawn columns and class ids into tasks; tables of a single class are drawn again."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -49,51 +50,69 @@ def kept_tasks(
     shape.validate()
     rng = draws.numpy_generator(generator)
     with torch.autocast(generator.device.type, enabled=False):
-        return _covered(_of_two_classes(draw, shape, rng), shape, generator)
+        of_two = partial(_of_two_classes, draw, shape, rng)
+        tables = Drawn(*until_kept(of_two, shape, "two classes; raise num_rows"))
+        return covered(tables, shape, generator)
 
 
 def _of_two_classes(
-    draw: Callable[[int, np.random.Generator], Drawn], shape: TaskShape, rng: np.random.Generator
-) -> Drawn:
-    accepted, missing = list[Drawn](), shape.batch_size
-    most = min(LARGEST_SHARE * shape.num_rows, shape.num_rows - 1)
+    draw: Callable[[int, np.random.Generator], Drawn],
+    shape: TaskShape,
+    rng: np.random.Generator,
+    count: int,
+) -> tuple[Tensor, ...]:
+    """Draw `count` tables and return those of at least two classes, none of them too large."""
+    tables = draw(count, rng)
+    largest = classes.count_classes(tables.y, shape.num_classes).amax(1)
+    index = (largest <= min(LARGEST_SHARE * shape.num_rows, shape.num_rows - 1)).nonzero()[:, 0]
+    return tuple(part[index] for part in tables)
+
+
+def until_kept(
+    draw: Callable[[int], tuple[Tensor, ...]], shape: TaskShape, wanted: str
+) -> tuple[Tensor, ...]:
+    """Draw until the whole batch is kept, and join what was.
+
+    Args:
+        draw: Draws as many tables as it is told and returns the parts `[b ...]` of those to keep.
+        shape: Sizes of the batch.
+        wanted: What hardly any draw has if the batch cannot be filled, and the remedy.
+
+    Raises:
+        DataError: Some tables are still missing after `MAX_ROUNDS` draws.
+    """
+    kept, missing = list[tuple[Tensor, ...]](), shape.batch_size
     for _ in range(MAX_ROUNDS):
-        tables = draw(missing, rng)
-        largest = classes.count_classes(tables.y, shape.num_classes).amax(1)
-        index = (largest <= most).nonzero().squeeze(1)
-        accepted.append(Drawn(*(part[index] for part in tables)))
-        missing -= len(index)
+        kept.append(draw(missing))
+        missing -= len(kept[-1][0])
         if not missing:
-            return Drawn(*(torch.cat(parts) for parts in zip(*accepted, strict=True)))
+            return tuple(torch.cat(parts) for parts in zip(*kept, strict=True))
     raise DataError(
         f"num_rows={shape.num_rows} with num_classes={shape.num_classes}: hardly any draw has "
-        "two classes; raise num_rows."
+        f"{wanted}."
     )
 
 
-def _covered(tables: Drawn, shape: TaskShape, generator: torch.Generator) -> Tasks:
+def covered(tables: Drawn, shape: TaskShape, generator: torch.Generator) -> Tasks:
+    """Number the classes of tables and reorder rows so that the context holds each of them."""
     y = classes.rotate_classes(classes.reindex_classes(tables.y, shape.num_classes), generator)
     tasks = Tasks(tables.x.transpose(1, 2).contiguous(), y, tables.categorical)
     return classes.cover_classes(tasks, shape.num_context, shape.num_classes, generator)
 
 
 def flip_classes(
-    y: Int[Tensor, "b n"],
-    rate: Float[Tensor, " b"],
-    count: Int[Tensor, " b"],
-    generator: torch.Generator,
+    y: Int[Tensor, "b n"], rate: np.ndarray, count: np.ndarray, generator: torch.Generator
 ) -> Int[Tensor, "b n"]:
     """Replace labels, with each task's probability `rate`, by random ones below its `count`."""
-    chance, other = torch.rand(2, *y.shape, generator=generator, device=y.device)
-    other = torch.minimum((other * count.unsqueeze(1)).long(), count.unsqueeze(1) - 1)
-    return torch.where(chance < rate.unsqueeze(1), other, y)
+    rates = torch.as_tensor(rate, dtype=torch.float32, device=y.device).unsqueeze(1)
+    counts = torch.as_tensor(count, device=y.device).unsqueeze(1)
+    chance, other = draws.uniform(2, *y.shape, generator=generator)
+    other = torch.minimum((other * counts).long(), counts - 1)
+    return torch.where(chance < rates, other, y)
 
 
 def cut_into_codes(
-    z: Float[Tensor, "c n"],
-    count: Int[Tensor, " c"],
-    skew: Float[Tensor, " c"],
-    generator: torch.Generator,
+    z: Float[Tensor, "c n"], count: np.ndarray, skew: np.ndarray, generator: torch.Generator
 ) -> Int[Tensor, "c n"]:
     """Cut roughly normal columns into categories, numbered in random order.
 
@@ -103,12 +122,13 @@ def cut_into_codes(
         skew: Standard deviation of the logarithms of the category shares.
         generator: Draws shares and codes.
     """
-    columns, largest = len(z), int(count.max())
-    device = z.device
-    weights, keys = torch.randn(2, columns, largest, generator=generator, device=device)
-    is_unused = torch.arange(largest, device=device) >= count.unsqueeze(1)
-    shares = (weights * skew.unsqueeze(1)).exp().masked_fill(is_unused, 0.0).cumsum(1)
+    device, largest = z.device, int(count.max())
+    counts = torch.as_tensor(count, device=device).unsqueeze(1)
+    deviation = torch.as_tensor(skew, dtype=z.dtype, device=device).unsqueeze(1)
+    weights, keys = torch.randn(2, len(z), largest, generator=generator, device=device)
+    is_unused = torch.arange(largest, device=device) >= counts
+    shares = (weights * deviation).exp().masked_fill(is_unused, 0.0).cumsum(1)
     place = torch.special.ndtr(z) * shares[:, -1:]
-    rank = torch.minimum(torch.searchsorted(shares, place.contiguous()), count.unsqueeze(1) - 1)
+    rank = torch.minimum(torch.searchsorted(shares, place.contiguous()), counts - 1)
     codes = keys.masked_fill(is_unused, torch.inf).argsort(1)
     return codes.gather(1, rank)

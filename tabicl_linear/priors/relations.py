@@ -149,9 +149,7 @@ def _nominal(
     """Cut columns into 50 to 500 categories; return the codes and each category's random effect."""
     low, high = CATEGORIES
     sizes = np.exp(rng.uniform(np.log(low), np.log(high + 1), len(z))).astype(np.int64)
-    count = torch.as_tensor(sizes, device=z.device)
-    skew = torch.as_tensor(rng.uniform(0.5, 2.0, len(z)), dtype=z.dtype, device=z.device)
-    codes = cut_into_codes(z, count, skew, generator)
+    codes = cut_into_codes(z, sizes, rng.uniform(0.5, 2.0, len(z)), generator)
     effects = draws.normal(len(z), int(sizes.max()), generator=generator)
     return codes.to(z.dtype), effects.gather(1, codes)
 
@@ -256,8 +254,7 @@ class RelationPrior(Prior):
     ) -> Drawn:
         p = draw_parameters(rng, count, shape.num_features, shape.num_classes, self.kinds)
         x, inputs = draw_columns(p, shape.num_rows, rng, generator)
-        rate = torch.as_tensor(p.flip_rate, dtype=x.dtype, device=x.device)
-        classes = torch.as_tensor(p.num_classes, device=x.device)
-        y = flip_classes(draw_classes(inputs, p, generator), rate, classes, generator)
+        classes = draw_classes(inputs, p, generator)
+        y = flip_classes(classes, p.flip_rate, p.num_classes, generator)
         nominal = torch.as_tensor(p.column == COLUMNS.index("nominal"), device=x.device)
         return Drawn(x, y, nominal)

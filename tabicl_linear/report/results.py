@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tabicl_linear import evaluation_file
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, differing
 from tabicl_linear.evaluation_file import COLUMNS, HIGHEST, ROUNDING, SIZES, value_range
 from tabicl_linear.report.metric_order import METRICS, TIMES
 
@@ -68,10 +68,12 @@ def read(
         _check_folds(frame, about["protocol"]["folds"], folder / "results.csv")
         for benchmark in frame["benchmark"].unique():
             first, protocol = protocols.setdefault(benchmark, (folder, about["protocol"]))
-            if protocol != about["protocol"]:
+            keys = differing(protocol, here := about["protocol"])
+            if keys:
+                different = ", ".join(f"{k}: {protocol.get(k)} and {here.get(k)}" for k in keys)
                 raise DataError(
                     f"{first} and {folder} score {benchmark} by different protocols "
-                    f"({_difference(protocol, about['protocol'])}); report them apart."
+                    f"({different}); report them apart."
                 )
         _add_tables(tables, about["datasets"], frame, folder)
         frames.append(frame)
@@ -189,11 +191,6 @@ def _add_tables(
                 f"{folder} scores a table {about['name']} of {benchmark} that has other sizes in "
                 "another folder; report them apart."
             )
-
-
-def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
-    keys = [key for key in {**one, **other} if one.get(key) != other.get(key)]
-    return ", ".join(f"{key}: {one.get(key)} and {other.get(key)}" for key in keys)
 
 
 def _check_known(names: Iterable[str], rows: pd.DataFrame, option: str) -> None:

@@ -81,14 +81,6 @@ class EarlierRows(NamedTuple):
             return features.new_zeros(shape, dtype=torch.float64)
 
         sizes = [sum(part.size for part in kinds) for kinds in sets]
-        size = features.shape[2]
-        sums = RidgeSums(
-            0,
-            zeros(b, size),
-            zeros(b, size, size),
-            zeros(b, size, num_classes),
-            zeros(b, num_classes),
-        )
         candidates = tuple(
             Candidates(zeros(penalties, b, size, num_classes), zeros(penalties, b, num_classes))
             for size in sizes
@@ -104,7 +96,7 @@ class EarlierRows(NamedTuple):
             class_map=scaled(confidence, num_classes),
         )
         return cls(
-            sums=sums,
+            sums=RidgeSums.of(features[:, :0], zeros(b, 0, num_classes)),
             solved=0,
             candidates=candidates,
             errors=zeros(len(sets), penalties, b),

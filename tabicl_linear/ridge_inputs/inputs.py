@@ -189,11 +189,10 @@ class RidgeRegressions(nn.Module):
 
 def _table(thresholds: Tensor, statistics: ContextStatistics) -> dict[str, Tensor]:
     """Arguments of `RidgeFeatures` that depend on the table and not on the row."""
-    num_varying = (statistics.factor != 0).sum(-1)
     return {
         "thresholds": thresholds,
         "categorical": statistics.categorical,
-        "num_varying": num_varying,
+        "num_varying": (statistics.factor != 0).sum(-1),
     }
 
 

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from tabicl_linear.errors import ConfigError
 
@@ -125,16 +125,3 @@ def _sets(values: object) -> tuple[dict[Kind, float], ...]:
 def _is_positive(value: object) -> bool:
     """Whether a value is a finite number above zero."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-
-
-def ridge_options(values: Mapping[str, Any]) -> RidgeOptions:
-    """Options from a mapping, as files hold it.
-
-    Raises:
-        ConfigError: An option does not exist, or a value is out of range.
-    """
-    names = [field.name for field in fields(RidgeOptions)]
-    unknown = sorted(set(values) - set(names))
-    if unknown:
-        raise ConfigError(f"ridge_inputs has no {', '.join(unknown)}; it has {', '.join(names)}.")
-    return RidgeOptions(**values)

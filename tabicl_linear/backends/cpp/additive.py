@@ -4,14 +4,13 @@ For queries, keys and values in float32 or bfloat16 on the CPU, with strides as 
 them; states are float32.
 """
 
-import ctypes
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from tabicl_linear.backends.cpp.loader import pointer
-from tabicl_linear.backends.cpp.problem import channels_last, check, functions, problem, view
+from tabicl_linear.backends.cpp.problem import channels_last, problem, run, view
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Tensor
 
@@ -56,8 +55,7 @@ class _Additive(torch.autograd.Function):
         S = S.contiguous()
         final = torch.empty_like(S)
         outputs = None if q is None else S.new_empty(v.shape)
-        arguments = ctypes.byref(problem(inputs, S, chunk=CHUNK))
-        check(functions().tabicl_additive(arguments, pointer(outputs), pointer(final)))
+        run("additive", problem(inputs, S, chunk=CHUNK), pointer(outputs), pointer(final))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*inputs, S)
         return outputs, final
@@ -75,12 +73,7 @@ class _Additive(torch.autograd.Function):
         if final_grad is not None:
             final_grad = final_grad.contiguous()
         grads = [None if x is None else S.new_empty(x.shape) for x in (*inputs, S)]
-        check(
-            functions().tabicl_additive_back(
-                ctypes.byref(problem(inputs, S, chunk=CHUNK)),
-                ctypes.byref(view(outputs_grad)),
-                *map(pointer, (final_grad, *grads)),
-            )
-        )
+        addresses = map(pointer, (final_grad, *grads))
+        run("additive_back", problem(inputs, S, chunk=CHUNK), view(outputs_grad), *addresses)
         pairs = zip(grads, (*inputs, S), strict=True)
         return tuple(grad if grad is None else grad.to(x.dtype) for grad, x in pairs)

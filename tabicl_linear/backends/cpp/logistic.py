@@ -1,26 +1,21 @@
 """Logistic regressions of a few classes in C++ (`csrc/logistic.cpp`): float64 on the CPU."""
 
 import ctypes
-from functools import cache
-from typing import Any
 
 import torch
 
-from tabicl_linear.backends.cpp.loader import library, pointer
+from tabicl_linear.backends.cpp.loader import fields, pointer, run
 from tabicl_linear.kernels import logistic
 from tabicl_linear.kernels.chosen import Choice
 from tabicl_linear.kernels.logistic import ENOUGH, ITERATIONS, LogisticProblem
 from tabicl_linear.types import Float, Tensor
 
-_address, _count = ctypes.c_void_p, ctypes.c_int64
-
 
 class _Problem(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("x", "targets", "present", "map", "penalty")),
-        *((name, _address) for name in ("inverse", "out")),
-        *((name, _count) for name in ("tasks", "rows", "classes", "width", "iterations")),
-        ("enough", ctypes.c_double),
+    _fields_ = fields(
+        "x targets present map penalty inverse out",
+        "tasks rows classes width iterations",
+        doubles="enough",
     )
 
 
@@ -66,13 +61,6 @@ def _called(
     out = problem.x.new_empty(shape)
     sizes = *problem.x.shape[:2], *problem.map.shape[1:], ITERATIONS
     arguments = _Problem(*map(pointer, (*parts, inverse, out)), *sizes, ENOUGH)
-    if not _function(name)(ctypes.byref(arguments), torch.get_num_threads()):
-        raise MemoryError(f"No memory is left for logistic regressions of shape {tuple(shape)}.")
+    failure = f"No memory is left for logistic regressions of shape {tuple(shape)}."
+    run(f"logistic{name}", arguments, torch.get_num_threads(), failure=failure)
     return out
-
-
-@cache
-def _function(name: str) -> Any:
-    function = library()[f"tabicl_logistic{name}"]
-    function.argtypes, function.restype = [ctypes.POINTER(_Problem), _count], ctypes.c_bool
-    return function

@@ -1,12 +1,11 @@
-"""The arguments of the update rules in C++ (`csrc/problem.h`), and the library's functions."""
+"""The arguments of the update rules in C++ (`csrc/problem.h`), and their call."""
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 
-from tabicl_linear.backends.cpp.loader import library
+from tabicl_linear.backends.cpp.loader import ADDRESS, fields, function
 from tabicl_linear.types import Tensor
 
 FEW = 1 << 16
@@ -16,34 +15,28 @@ FEW = 1 << 16
 class View(ctypes.Structure):
     """An array [batch, token, head, channel] whose channels are contiguous; null for none."""
 
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("batch", "token", "head", "lowered")),
-    )
+    _fields_ = fields("data", "batch token head lowered")
 
 
 class Problem(ctypes.Structure):
     """Sizes, inputs and initial state of an update rule."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("batch", "tokens", "heads", "keys", "values")),
-        *((name, ctypes.c_int64) for name in ("gates", "chunk")),
+        *fields("", "batch tokens heads keys values gates chunk"),
         *((name, View) for name in ("q", "k", "v", "beta", "decay")),
-        ("initial", ctypes.c_void_p),
-        ("threads", ctypes.c_int64),
+        *fields("initial", "threads"),
     )
 
 
-@cache
-def functions() -> ctypes.CDLL:
-    """The library, with the arguments of its update rules declared."""
-    rules = library()
-    address, problem, view = ctypes.c_void_p, ctypes.POINTER(Problem), ctypes.POINTER(View)
-    rules.tabicl_forward.argtypes = [problem, *[address] * 3]
-    rules.tabicl_backward.argtypes = [problem, *[address] * 3, view, *[address] * 6]
-    rules.tabicl_additive.argtypes = [problem, *[address] * 2]
-    rules.tabicl_additive_back.argtypes = [problem, view, *[address] * 7]
-    return rules
+def run(name: str, rule: Problem, *others: View | int | None) -> None:
+    """Call `tabicl_{name}` with the problem of a rule, views, and addresses of other tensors.
+
+    Raises:
+        MemoryError: There was not enough memory.
+    """
+    kinds = (ctypes.POINTER(View) if isinstance(other, View) else ADDRESS for other in others)
+    if function(name, Problem, *kinds, result=ctypes.c_int)(rule, *others):
+        raise MemoryError("The C++ kernel ran out of memory; use fewer rows or tasks at once.")
 
 
 def problem(inputs: Sequence[Tensor | None], S: Tensor, *, chunk: int = 0) -> Problem:
@@ -84,9 +77,3 @@ def view(x: Tensor | None) -> View:
     if x is None:
         return View()
     return View(x.data_ptr(), *x.stride()[:3], x.dtype == torch.bfloat16)
-
-
-def check(status: int) -> None:
-    """Raise MemoryError for a call that ran out of memory."""
-    if status:
-        raise MemoryError("The C++ kernel ran out of memory; use fewer rows or tasks at once.")

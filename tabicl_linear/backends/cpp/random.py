@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tabicl_linear.backends.cpp.loader import library, pointer, unavailable
+from tabicl_linear.backends.cpp.loader import ADDRESS, fields, function, pointer, run, unavailable
 from tabicl_linear.types import Float, Int, Tensor
 
 BLOCK = 16
 """Fewest normal numbers in a call; PyTorch draws smaller tensors in another way."""
 COMPARED = 5000
 """Numbers that are compared with PyTorch's before the library is used."""
-
-_address, _count, _number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 
 class Blocks(NamedTuple):
@@ -43,35 +41,24 @@ class Blocks(NamedTuple):
 
 
 class _Numbers(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("saved", "out", "scale", "shift")),
-        *((name, _count) for name in ("rows", "columns")),
-        ("is_normal", ctypes.c_int),
-    )
+    _fields_ = fields("saved out scale shift", "rows columns", flags="is_normal")
 
 
 class _Maps(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("saved", "weight", "bias", "noise")),
-        *((name, _address) for name in ("map", "position", "blocks", "heights", "widths", "stds")),
-        *((name, _count) for name in ("outputs", "inputs")),
-        *((name, _number) for name in ("std", "dropout", "bound", "noise_std")),
-        *((name, ctypes.c_int) for name in ("has_dropout", "has_unit_noise")),
+    _fields_ = fields(
+        "saved weight bias noise map position blocks heights widths stds",
+        "outputs inputs",
+        floats="std dropout bound noise_std",
+        flags="has_dropout has_unit_noise",
     )
 
 
 class _Ranks(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("values", "out")),
-        *((name, _count) for name in ("rows", "columns")),
-    )
+    _fields_ = fields("values out", "rows columns")
 
 
 class _Bins(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("values", "boundaries", "out", "number")),
-        *((name, _count) for name in ("rows", "columns", "most")),
-    )
+    _fields_ = fields("values boundaries out number", "rows columns most")
 
 
 def serves(device: torch.device) -> bool:
@@ -137,7 +124,7 @@ def maps(
         *map(pointer, (random_state, weight, bias, levels, *blocks)),
         *(*size, std, dropout, bound, noise_std, has_dropout, unit_noise),
     )
-    _functions()["maps"](ctypes.byref(problem), pointer(room))
+    function("maps", _Maps, ADDRESS)(ctypes.byref(problem), pointer(room))
     generator.set_state(random_state)
     return weight, bias, levels
 
@@ -150,8 +137,7 @@ def ranks(x: Float[Tensor, "c n"]) -> Float[Tensor, "c n"]:
     x = x.contiguous()
     out = torch.empty_like(x)
     problem = _Ranks(*map(pointer, (x, out)), *x.shape)
-    if not _functions()["ranks"](ctypes.byref(problem)):
-        raise MemoryError(f"There is no memory left to rank {x.shape[1]} values.")
+    run("ranks", problem, failure=f"There is no memory left to rank {x.shape[1]} values.")
     return out
 
 
@@ -166,7 +152,7 @@ def count_below(
     problem = _Bins(
         *map(pointer, (values, boundaries, out, number)), *values.shape, boundaries.shape[1]
     )
-    _functions()["count_below"](ctypes.byref(problem))
+    run("count_below", problem)
     return out
 
 
@@ -178,7 +164,7 @@ def _empty(*shape: int) -> Tensor:
 def _draw(out: Tensor, generator: torch.Generator, rest: tuple[Any, ...]) -> None:
     random_state = generator.get_state()
     problem = _Numbers(pointer(random_state), pointer(out), *rest)
-    _functions()["numbers"](ctypes.byref(problem))
+    run("numbers", problem)
     generator.set_state(random_state)
 
 
@@ -195,15 +181,3 @@ def _gives_the_bits_of_torch() -> bool:
         (ours.get_state(), theirs.get_state()),
     )
     return all(torch.equal(one, other) for one, other in pairs)
-
-
-@cache
-def _functions() -> dict[str, Any]:
-    numbers, maps, ranks, bins = (
-        library()[f"tabicl_{name}"] for name in ("numbers", "maps", "ranks", "count_below")
-    )
-    numbers.argtypes, numbers.restype = [ctypes.POINTER(_Numbers)], None
-    maps.argtypes, maps.restype = [ctypes.POINTER(_Maps), _address], None
-    ranks.argtypes, ranks.restype = [ctypes.POINTER(_Ranks)], ctypes.c_bool
-    bins.argtypes, bins.restype = [ctypes.POINTER(_Bins)], None
-    return {"numbers": numbers, "maps": maps, "ranks": ranks, "count_below": bins}

@@ -6,7 +6,6 @@ take: other devices and dtypes, additive states in float16 without gates, and to
 of more than 128 channels.
 """
 
-import ctypes
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from tabicl_linear.backends.cpp import additive as chunked
 from tabicl_linear.backends.cpp.loader import pointer
-from tabicl_linear.backends.cpp.problem import channels_last, check, functions, problem, view
+from tabicl_linear.backends.cpp.problem import channels_last, problem, run, view
 from tabicl_linear.kernels import additive, delta
 from tabicl_linear.kernels.rule import Kernel
 from tabicl_linear.kernels.streams import Streams
@@ -29,8 +28,7 @@ def delta_scan(
     """`delta.scan`."""
     if not _takes(x, S):
         return delta.scan(x, S, size=size)
-    outputs, final = _apply(x.q, x, delta.write_rates(x), S)
-    return outputs, final
+    return _apply(x.q, x, delta.write_rates(x), S)
 
 
 def delta_fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor, "b h v k"]:
@@ -49,8 +47,7 @@ def additive_scan(
     if x.log_decay is None or not _takes(x, S):
         return additive.scan(x, S, size=size)
     x = additive.weighted(x)
-    outputs, final = _apply(x.q, x, None, S)
-    return outputs, final
+    return _apply(x.q, x, None, S)
 
 
 def additive_fold(
@@ -101,8 +98,7 @@ class _Scan(torch.autograd.Function):
         final = torch.empty_like(S)
         outputs = None if q is None else v.new_empty(v.shape)
         errors = v.new_empty(v.shape) if beta is not None and any(ctx.needs_input_grad) else None
-        arguments = ctypes.byref(problem(inputs, S))
-        check(functions().tabicl_forward(arguments, *map(pointer, (outputs, errors, final))))
+        run("forward", problem(inputs, S), *map(pointer, (outputs, errors, final)))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*inputs, errors, S, final)
         return outputs, final
@@ -121,12 +117,11 @@ class _Scan(torch.autograd.Function):
             final_grad = final_grad.contiguous()
         grads = [None if x is None else x.new_empty(x.shape) for x in (*inputs, S)]
         dq, dk, dv, dbeta, dgate, dS = grads
-        check(
-            functions().tabicl_backward(
-                ctypes.byref(problem(inputs, S)),
-                *map(pointer, (errors, final, final_grad)),
-                ctypes.byref(view(outputs_grad)),
-                *map(pointer, (dq, dk, dv, dbeta, dgate, dS)),
-            )
+        run(
+            "backward",
+            problem(inputs, S),
+            *map(pointer, (errors, final, final_grad)),
+            view(outputs_grad),
+            *map(pointer, grads),
         )
         return dq, dk, dv, dbeta, dS, dgate

@@ -1,27 +1,22 @@
 """Standard scores of cells in C++ (`csrc/scores.cpp`): float32 and float64 on the CPU."""
 
 import ctypes
-from functools import cache
-from typing import Any
 
 import torch
 
-from tabicl_linear.backends.cpp.loader import library, pointer
-from tabicl_linear.backends.cpp.tokenwise import FEW, PIECES
+from tabicl_linear.backends.cpp.loader import fields, pointer, run
+from tabicl_linear.backends.cpp.tokenwise import PIECES, threads_for
 from tabicl_linear.kernels import standard_scores as plain
 from tabicl_linear.kernels.chosen import Choice
 from tabicl_linear.types import Float, Tensor
 
-_address, _count = ctypes.c_void_p, ctypes.c_int64
-
 
 class _Scores(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("x", "out", "fill", "lower", "upper")),
-        *((name, _address) for name in ("mean", "factor", "row_scale")),
-        *((name, _count) for name in ("tasks", "rows", "columns", "pieces")),
-        *((name, ctypes.c_double) for name in ("bound", "largest")),
-        ("is_double", ctypes.c_int),
+    _fields_ = fields(
+        "x out fill lower upper mean factor row_scale",
+        "tasks rows columns pieces",
+        doubles="bound largest",
+        flags="is_double",
     )
 
 
@@ -47,16 +42,9 @@ def standard_scores(
         *(*x.shape, min(PIECES, max(1, x.shape[1]))),
         *(plain.MAX_STANDARDISED, plain.LARGEST, x.dtype == torch.float64),
     )
-    _function()(ctypes.byref(problem), 1 if x.numel() < FEW else torch.get_num_threads())
+    run("scores", problem, threads_for(x))
     return out
 
 
 SCORES: Choice = {plain.standard_scores: standard_scores}
 """The function in PyTorch and the one that replaces it."""
-
-
-@cache
-def _function() -> Any:
-    function = library()["tabicl_scores"]
-    function.argtypes, function.restype = [ctypes.POINTER(_Scores), _count], None
-    return function

@@ -5,13 +5,12 @@ products under autocast are returned in the dtype of the product, rounded as aut
 """
 
 import ctypes
-from functools import cache
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from tabicl_linear.backends.cpp.loader import library, pointer
+from tabicl_linear.backends.cpp.loader import fields, pointer, run
 from tabicl_linear.kernels.chosen import Choice
 from tabicl_linear.nn import tokenwise
 from tabicl_linear.nn.feature_maps import UNIT_NORM_EPS
@@ -22,35 +21,19 @@ FEW = 1 << 15
 PIECES = 64
 """Rows are divided into this many pieces for any number of threads, so that results are equal."""
 
-_address, _count, _flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
-
 
 class _Norm(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("x", "weight", "y", "scale", "dx", "dweight")),
-        *((name, _count) for name in ("rows", "dim", "pieces")),
-        ("eps", ctypes.c_float),
-        ("lowered_x", _flag),
-        ("lowered_y", _flag),
+    _fields_ = fields(
+        "x weight y scale dx dweight", "rows dim pieces", floats="eps", flags="lowered_x lowered_y"
     )
 
 
 class _Gated(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("x", "y", "dy", "dx")),
-        *((name, _count) for name in ("rows", "dim", "pieces")),
-        ("lowered", _flag),
-    )
+    _fields_ = fields("x y dy dx", "rows dim pieces", flags="lowered")
 
 
 class _Features(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("x", "q", "k", "v", "dx")),
-        *((name, _count) for name in ("rows", "heads", "dim", "pieces")),
-        ("scale", ctypes.c_float),
-        ("eps", ctypes.c_float),
-        ("lowered", _flag),
-    )
+    _fields_ = fields("x q k v dx", "rows heads dim pieces", floats="scale eps", flags="lowered")
 
 
 def rms_norm(
@@ -96,12 +79,17 @@ def takes(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.dtype in _TAKEN and x.numel() > 0
 
 
+def threads_for(x: Tensor) -> int:
+    """How many threads compute a function of each number of a tensor."""
+    return 1 if x.numel() < FEW else torch.get_num_threads()
+
+
 class _RMSNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
         x, weight = x.contiguous(), weight.contiguous()
         y, scale = x.new_empty(x.shape, dtype=dtype), weight.new_empty(x.shape[:-1])
-        _call("norm", _norm(x, weight, y, scale, eps), x)
+        run("norm", _norm(x, weight, y, scale, eps), threads_for(x))
         ctx.save_for_backward(x, weight, scale)
         ctx.eps = eps
         return y
@@ -114,7 +102,7 @@ class _RMSNorm(torch.autograd.Function):
         problem = _norm(x, weight, dy, scale, ctx.eps)
         dx, parts = torch.empty_like(x), weight.new_empty(problem.pieces, len(weight))
         problem.dx, problem.dweight = pointer(dx), pointer(parts)
-        _call("norm_back", problem, x)
+        run("norm_back", problem, threads_for(x))
         return dx, parts.sum(0), None, None
 
 
@@ -133,7 +121,7 @@ class _SwiGLU(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor) -> Tensor:
         x = x.contiguous()
         y = x.new_empty(*x.shape[:-1], x.shape[-1] // 2)
-        _call("gated", _gated(x, y=y), x)
+        run("gated", _gated(x, y=y), threads_for(x))
         ctx.save_for_backward(x)
         return y
 
@@ -144,7 +132,7 @@ class _SwiGLU(torch.autograd.Function):
         # Named, so that a copy outlives the call, which only gets its address.
         dy = dy.contiguous()
         dx = torch.empty_like(x)
-        _call("gated_back", _gated(x, dy=dy, dx=dx), x)
+        run("gated_back", _gated(x, dy=dy, dx=dx), threads_for(x))
         return dx
 
 
@@ -163,7 +151,7 @@ class _DeltaFeatures(torch.autograd.Function):
         qkv = qkv.contiguous()
         shape = *qkv.shape[:-3], *qkv.shape[-2:]
         out = tuple(qkv.new_empty(shape, dtype=torch.float32) for _ in range(3))
-        _call("features", _features(qkv, *out), qkv)
+        run("features", _features(qkv, *out), threads_for(qkv))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(qkv)
         return out
@@ -176,7 +164,7 @@ class _DeltaFeatures(torch.autograd.Function):
         dqkv = torch.empty_like(qkv)
         problem = _features(qkv, *grads)
         problem.dx = pointer(dqkv)
-        _call("features_back", problem, qkv)
+        run("features_back", problem, threads_for(qkv))
         return dqkv
 
 
@@ -188,19 +176,3 @@ def _features(qkv: Tensor, q: Tensor | None, k: Tensor | None, v: Tensor | None)
         *(rows, heads, dim, min(PIECES, rows)),
         *(dim**-0.5, UNIT_NORM_EPS, qkv.dtype == torch.bfloat16),
     )
-
-
-def _call(name: str, problem: ctypes.Structure, x: Tensor) -> None:
-    threads = 1 if x.numel() < FEW else torch.get_num_threads()
-    _functions()[name](ctypes.byref(problem), threads)
-
-
-@cache
-def _functions() -> dict[str, Any]:
-    kernels, functions = library(), dict[str, Any]()
-    for name, problem in (("norm", _Norm), ("gated", _Gated), ("features", _Features)):
-        for full in (name, f"{name}_back"):
-            functions[full] = kernels[f"tabicl_{full}"]
-            functions[full].argtypes = [ctypes.POINTER(problem), _count]
-            functions[full].restype = None
-    return functions

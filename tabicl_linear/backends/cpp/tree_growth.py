@@ -1,13 +1,11 @@
 """Growing trees, leaves of rows, and counts and sums over leaves in C++ (`csrc/trees.cpp`)."""
 
 import ctypes
-from functools import cache
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from tabicl_linear.backends.cpp.loader import library, pointer
+from tabicl_linear.backends.cpp.loader import fields, pointer, run
 from tabicl_linear.kernels import tree_growth
 from tabicl_linear.kernels.chosen import Choice
 from tabicl_linear.kernels.tree_growth import Questions
@@ -17,44 +15,30 @@ WORD = 64
 MOST_TREES = 255
 """Most trees for which shared leaves are counted in C++, where counts are bytes."""
 
-_address, _count = ctypes.c_void_p, ctypes.c_int64
-
 
 class _Tree(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("numbers", "targets", "allowed")),
-        *((name, _address) for name in ("columns", "cuts", "nodes")),
-        *((name, _count) for name in ("rows", "num_columns", "outputs", "depth", "fewest")),
-        ("least", ctypes.c_double),
+    _fields_ = fields(
+        "numbers targets allowed columns cuts nodes",
+        "rows num_columns outputs depth fewest",
+        doubles="least",
     )
 
 
 class _Shared(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("leaves", "out")),
-        *((name, _count) for name in ("trees", "rows", "padded")),
-    )
+    _fields_ = fields("leaves out", "trees rows padded")
 
 
 class _Pairs(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("leaves", "first", "last", "counts")),
-        *((name, _count) for name in ("trees", "rows", "num_leaves")),
-    )
+    _fields_ = fields("leaves first last counts", "trees rows num_leaves")
 
 
 class _LeafSums(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("leaves", "rows", "sums")),
-        *((name, _count) for name in ("count", "trees", "width")),
-    )
+    _fields_ = fields("leaves rows sums", "count trees width")
 
 
 class _Ways(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("rows", "columns", "thresholds", "following")),
-        *((name, _address) for name in ("leaves", "roots", "out")),
-        *((name, _count) for name in ("count", "num_columns", "trees", "depth")),
+    _fields_ = fields(
+        "rows columns thresholds following leaves roots out", "count num_columns trees depth"
     )
 
 
@@ -79,8 +63,7 @@ def grown_tree(
         *map(pointer, (numbers, targets, allowed, *questions)),
         *(rows, num_columns, outputs, (inner + 1).bit_length() - 1, fewest, least),
     )
-    if not _functions()["tree"](ctypes.byref(problem)):
-        raise MemoryError("There is no memory left to grow a tree.")
+    run("tree", problem, failure="There is no memory left to grow a tree.")
     return questions
 
 
@@ -94,7 +77,7 @@ def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:
     # Not the default dtype and device, which may differ: the library writes float32 to an address.
     out = torch.empty(rows, rows, dtype=torch.float32, device="cpu")
     problem = _Shared(*map(pointer, (small, out)), *(count, rows, small.shape[1]))
-    _functions()["shared"](ctypes.byref(problem), torch.get_num_threads())
+    run("shared", problem, torch.get_num_threads())
     return out
 
 
@@ -107,8 +90,8 @@ def count_pairs_(counts: Int[Tensor, "l l"], leaves: Int[Tensor, "n t"]) -> None
     by_tree = leaves.T.to(torch.int32).contiguous()
     ranges = by_tree.aminmax(dim=1)
     problem = _Pairs(*map(pointer, (by_tree, *ranges, counts)), *(trees, rows, len(counts)))
-    if not _functions()["pairs"](ctypes.byref(problem), torch.get_num_threads()):
-        raise MemoryError("There is no memory left to count rows of leaves.")
+    failure = "There is no memory left to count rows of leaves."
+    run("pairs", problem, torch.get_num_threads(), failure=failure)
 
 
 def add_to_leaves_(
@@ -125,7 +108,7 @@ def add_to_leaves_(
     _check_indices(leaves, len(sums))
     leaves, rows = leaves.to(torch.int32).contiguous(), rows.contiguous()
     problem = _LeafSums(*map(pointer, (leaves, rows, sums)), *leaves.shape, rows.shape[1])
-    _functions()["leaf_sums"](ctypes.byref(problem), torch.get_num_threads())
+    run("leaf_sums", problem, torch.get_num_threads())
 
 
 def leaves_of_rows(
@@ -156,7 +139,7 @@ def leaves_of_rows(
     taken = [x.contiguous() for x in (rows, columns, thresholds, following, leaves, roots)]
     sizes = len(rows), rows.shape[1], len(roots), depth
     problem = _Ways(*map(pointer, taken), pointer(out), *sizes)
-    _functions()["ways"](ctypes.byref(problem), torch.get_num_threads())
+    run("ways", problem, torch.get_num_threads())
     return out
 
 
@@ -174,15 +157,3 @@ TREES: Choice = {
     tree_growth.leaves_of_rows: leaves_of_rows,
 }
 """The functions in PyTorch and those that replace them."""
-
-
-@cache
-def _functions() -> dict[str, Any]:
-    names = "tree", "shared", "pairs", "leaf_sums", "ways"
-    tree, shared, pairs, leaf_sums, ways = functions = [library()[f"tabicl_{n}"] for n in names]
-    tree.argtypes, tree.restype = [ctypes.POINTER(_Tree)], ctypes.c_bool
-    shared.argtypes, shared.restype = [ctypes.POINTER(_Shared), _count], None
-    pairs.argtypes, pairs.restype = [ctypes.POINTER(_Pairs), _count], ctypes.c_bool
-    leaf_sums.argtypes, leaf_sums.restype = [ctypes.POINTER(_LeafSums), _count], None
-    ways.argtypes, ways.restype = [ctypes.POINTER(_Ways), _count], None
-    return dict(zip(names, functions, strict=True))

@@ -5,34 +5,27 @@ Squared lengths of the columns of L^-1 R in float32 and float64, and solutions o
 """
 
 import ctypes
-from functools import cache
-from typing import Any
 
 import torch
 
-from tabicl_linear.backends.cpp.loader import library, pointer
+from tabicl_linear.backends.cpp.loader import fields, pointer, run
 from tabicl_linear.kernels import cholesky, triangular
 from tabicl_linear.kernels.chosen import Choice
 from tabicl_linear.types import Float, Tensor
 
-_address, _count = ctypes.c_void_p, ctypes.c_int64
 _TAKEN = (torch.float32, torch.float64)
 
 
 class _Lengths(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("factor", "right", "out")),
-        *((name, _count) for name in ("size", "columns", "factor_row", "factor_column")),
-        *((name, _count) for name in ("right_row", "right_column")),
-        ("is_double", ctypes.c_int),
+    _fields_ = fields(
+        "factor right out",
+        "size columns factor_row factor_column right_row right_column",
+        flags="is_double",
     )
 
 
 class _Systems(ctypes.Structure):
-    _fields_ = (
-        *((name, _address) for name in ("gram", "added", "right", "solutions", "diagonals")),
-        *((name, _count) for name in ("penalties", "tasks", "size", "columns")),
-    )
+    _fields_ = fields("gram added right solutions diagonals", "penalties tasks size columns")
 
 
 def squared_lengths(
@@ -58,8 +51,8 @@ def _solve(factor: Tensor, right: Tensor | None, out: Tensor) -> None:
     problem = _Lengths(
         *map(pointer, (factor, right, out)), *sizes, *strides, factor.dtype == torch.float64
     )
-    if not _functions()[0](ctypes.byref(problem), torch.get_num_threads()):
-        raise MemoryError(f"No memory is left to solve {sizes[0]} equations {sizes[1]} times.")
+    failure = f"No memory is left to solve {sizes[0]} equations {sizes[1]} times."
+    run("lengths", problem, torch.get_num_threads(), failure=failure)
 
 
 def shifted_solutions(
@@ -76,8 +69,8 @@ def shifted_solutions(
         *map(pointer, (gram, added, right, solutions, diagonals)),
         *(len(added), tasks, size, columns),
     )
-    if not _functions()[1](ctypes.byref(problem), torch.get_num_threads()):
-        raise MemoryError(f"No memory is left to solve {len(added) * tasks} x {size} equations.")
+    failure = f"No memory is left to solve {len(added) * tasks} x {size} equations."
+    run("systems", problem, torch.get_num_threads(), failure=failure)
     return solutions, diagonals
 
 
@@ -86,11 +79,3 @@ TRIANGULAR: Choice = {
     cholesky.shifted_solutions: shifted_solutions,
 }
 """The functions in PyTorch and those that replace them."""
-
-
-@cache
-def _functions() -> tuple[Any, Any]:
-    lengths, systems = library()["tabicl_lengths"], library()["tabicl_systems"]
-    for function, problem in ((lengths, _Lengths), (systems, _Systems)):
-        function.argtypes, function.restype = [ctypes.POINTER(problem), _count], ctypes.c_bool
-    return lengths, systems

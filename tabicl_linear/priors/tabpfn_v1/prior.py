@@ -1,6 +1,7 @@
 """The TabPFN v1 prior: tables taken from random networks, as in the authors' code."""
 
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.priors import classes, draws
 from tabicl_linear.priors.base import Prior, Tasks, TaskShape
 from tabicl_linear.priors.bins import count_below
+from tabicl_linear.priors.keeping import Drawn, covered, until_kept
 from tabicl_linear.priors.tabpfn_v1 import columns
 from tabicl_linear.priors.tabpfn_v1.categorical import categorise_
 from tabicl_linear.priors.tabpfn_v1.compatibility import draw_splits, is_compatible
@@ -21,22 +23,6 @@ from tabicl_linear.priors.tabpfn_v1.hyperparameters import (
 )
 from tabicl_linear.priors.tabpfn_v1.mlp import draw_networks
 from tabicl_linear.types import Float, Int, Tensor
-
-MAX_ROUNDS = 1000
-
-
-class Candidates(NamedTuple):
-    """Tasks before their columns are processed.
-
-    Attributes:
-        x: Values of the columns' nodes; rows are the last dimension.
-        y: Class ids; some of `0..num_classes-1` may not occur.
-        keep: `[b]`, whether the compatibility rule accepts the task.
-    """
-
-    x: Float[Tensor, "b m n"]
-    y: Int[Tensor, "b n"]
-    keep: np.ndarray
 
 
 class TabPFNv1Prior(Prior):
@@ -71,44 +57,29 @@ class TabPFNv1Prior(Prior):
         Raises:
             DataError: If no task can have the shape, or almost no draw is compatible at it.
         """
-        _, n, num_context, _, num_classes = shape.validate()
-        if n < self.fewest_rows:
-            raise DataError(f"num_rows={n}: this prior needs at least {self.fewest_rows} rows.")
+        shape.validate()
+        if shape.num_rows < self.fewest_rows:
+            raise DataError(
+                f"num_rows={shape.num_rows}: this prior needs at least {self.fewest_rows} rows."
+            )
         rng = draws.numpy_generator(generator)
         with torch.no_grad(), torch.autocast(generator.device.type, enabled=False):
-            x, y = self._draw_kept(shape, rng, generator)
+            x, y = until_kept(
+                partial(self._draw_kept, shape, rng, generator),
+                shape,
+                "the same classes on both sides of a split; raise num_rows or lower num_classes",
+            )
             x, categorical = self._process_columns(x, rng, generator)
-            y = classes.rotate_classes(classes.reindex_classes(y, num_classes), generator)
-            tasks = Tasks(x.transpose(1, 2).contiguous(), y, categorical)
-            return classes.cover_classes(tasks, num_context, num_classes, generator)
+            return covered(Drawn(x, y, categorical), shape, generator)
 
     def _draw_kept(
-        self, shape: TaskShape, rng: np.random.Generator, generator: torch.Generator
+        self, shape: TaskShape, rng: np.random.Generator, generator: torch.Generator, count: int
     ) -> tuple[Float[Tensor, "b m n"], Int[Tensor, "b n"]]:
-        """Draw until every task of the batch is kept."""
-        x_parts: list[Tensor] = []
-        y_parts: list[Tensor] = []
-        missing = shape.batch_size
-        for _ in range(MAX_ROUNDS):
-            candidates = self._draw_candidates(shape, missing, rng, generator)
-            tasks = np.flatnonzero(candidates.keep)
-            if self.sharing == "batch" and tasks.size < missing:
-                continue
-            index = torch.as_tensor(tasks, device=generator.device)
-            x_parts.append(candidates.x[index])
-            y_parts.append(candidates.y[index])
-            missing -= tasks.size
-            if not missing:
-                return torch.cat(x_parts), torch.cat(y_parts)
-        raise DataError(
-            f"num_rows={shape.num_rows} with num_classes={shape.num_classes}: hardly any draw has "
-            "the same classes on both sides of a split; raise num_rows or lower num_classes."
-        )
+        """Draw networks and classes for `count` tasks and return those that are compatible.
 
-    def _draw_candidates(
-        self, shape: TaskShape, count: int, rng: np.random.Generator, generator: torch.Generator
-    ) -> Candidates:
-        """Draw networks and classes for `count` tasks and decide which are kept."""
+        Returns:
+            Values of the columns' nodes, and class ids, of which some may not occur.
+        """
         shared = self.sharing == "batch"
         n, m = shape.num_rows, shape.num_features
         num_nets = 1 if shared else count
@@ -123,8 +94,11 @@ class TabPFNv1Prior(Prior):
         y = _assign_classes(nodes[:, 0], targets, shared=shared, generator=generator)
         counts = classes.count_classes(y, shape.num_classes)
         counts *= nodes.amax((1, 2)).isnan().logical_not_().unsqueeze(1)
-        keep = is_compatible(rng, counts.cpu().numpy(), splits)
-        return Candidates(nodes[:, 1:], y, keep)
+        tasks = np.flatnonzero(is_compatible(rng, counts.cpu().numpy(), splits))
+        if shared and tasks.size < count:
+            tasks = tasks[:0]  # a batch that shares its network is kept as a whole
+        index = torch.as_tensor(tasks, device=generator.device)
+        return nodes[:, 1:][index], y[index]
 
     def _process_columns(
         self, x: Float[Tensor, "b m n"], rng: np.random.Generator, generator: torch.Generator

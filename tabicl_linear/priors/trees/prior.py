@@ -1,24 +1,22 @@
 """The tree prior: labels given by random trees, on columns of mixed kinds."""
 
+from functools import partial
+
 import numpy as np
 import torch
 
-from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.priors import classes, draws
+from tabicl_linear.errors import ConfigError
 from tabicl_linear.priors.base import Prior, Tasks, TaskShape
+from tabicl_linear.priors.keeping import Drawn, kept_tasks
 from tabicl_linear.priors.trees.columns import draw_columns
 from tabicl_linear.priors.trees.hyperparameters import (
     draw_column_parameters,
     draw_target_parameters,
 )
 from tabicl_linear.priors.trees.target import draw_classes
-from tabicl_linear.types import Bool, Float, Int, Tensor
 
-LARGEST_SHARE = 0.98
 MAX_CODES = 2**24
 """Number of category codes that float32, the dtype of all columns, can tell apart."""
-MAX_ROUNDS = 1000
-Parts = tuple[Float[Tensor, "b m n"], Int[Tensor, "b n"], Bool[Tensor, "b m"]]
 
 
 class TreePrior(Prior):
@@ -49,38 +47,11 @@ class TreePrior(Prior):
         Raises:
             DataError: If no task can have the shape, or almost no draw has two classes.
         """
-        shape.validate()
-        rng = draws.numpy_generator(generator)
-        with torch.no_grad(), torch.autocast(generator.device.type, enabled=False):
-            x, y, categorical = self._draw_kept(shape, rng, generator)
-            y = classes.rotate_classes(classes.reindex_classes(y, shape.num_classes), generator)
-            tasks = Tasks(x.transpose(1, 2).contiguous(), y, categorical)
-            return classes.cover_classes(tasks, shape.num_context, shape.num_classes, generator)
-
-    def _draw_kept(
-        self, shape: TaskShape, rng: np.random.Generator, generator: torch.Generator
-    ) -> Parts:
-        """Draw until every task of the batch is kept."""
-        rounds: list[Parts] = []
-        missing = shape.batch_size
-        most = min(LARGEST_SHARE * shape.num_rows, shape.num_rows - 1)
-        for _ in range(MAX_ROUNDS):
-            x, y, categorical = self._draw(shape, missing, rng, generator)
-            largest = classes.count_classes(y, shape.num_classes).amax(1)
-            index = (largest <= most).nonzero().squeeze(1)
-            rounds.append((x[index], y[index], categorical[index]))
-            missing -= len(index)
-            if not missing:
-                x, y, categorical = (torch.cat(parts) for parts in zip(*rounds, strict=True))
-                return x, y, categorical
-        raise DataError(
-            f"num_rows={shape.num_rows} with num_classes={shape.num_classes}: hardly any draw has "
-            "two classes; raise num_rows."
-        )
+        return kept_tasks(partial(self._draw, shape, generator), shape, generator)
 
     def _draw(
-        self, shape: TaskShape, count: int, rng: np.random.Generator, generator: torch.Generator
-    ) -> Parts:
+        self, shape: TaskShape, generator: torch.Generator, count: int, rng: np.random.Generator
+    ) -> Drawn:
         """Draw columns, class ids and flags of nominal columns for `count` tasks."""
         m = shape.num_features
         target = draw_target_parameters(rng, count, m, shape.num_classes)
@@ -89,4 +60,4 @@ class TreePrior(Prior):
         y = draw_classes(x, nominal, target, rng, generator)
         x.view(count * m, -1).index_copy_(0, nominal.column, nominal.codes.to(x.dtype))
         categorical = torch.as_tensor(columns.num_categories > 0, device=x.device)
-        return x, y, categorical
+        return Drawn(x, y, categorical)

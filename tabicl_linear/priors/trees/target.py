@@ -5,6 +5,7 @@ import torch
 
 from tabicl_linear.priors import classes, draws
 from tabicl_linear.priors.bins import argsort, count_below
+from tabicl_linear.priors.keeping import flip_classes
 from tabicl_linear.priors.trees.columns import Nominal
 from tabicl_linear.priors.trees.forest import Columns, Trees, sum_of_trees
 from tabicl_linear.priors.trees.hyperparameters import TargetParameters
@@ -37,7 +38,9 @@ def draw_classes(
             total = sums[max(sums) if compared else 1][index]
             outputs = _finish(total, columns.select(index), own, generator)
             y[index] = assign(outputs, own, rng, generator)
-    return _flip(y, p, generator)
+    if not p.flip_rate.any():
+        return y
+    return flip_classes(y, p.flip_rate, p.num_classes, generator)
 
 
 def draw_views(
@@ -168,19 +171,6 @@ def compare(
         torch.as_tensor(unused, device=offset.device).unsqueeze(1), -torch.inf
     )
     return (outputs + offset).argmax(2)
-
-
-def _flip(
-    y: Int[Tensor, "b n"], p: TargetParameters, generator: torch.Generator
-) -> Int[Tensor, "b n"]:
-    """Replace a share of the labels of each task by random classes."""
-    if not p.flip_rate.any():
-        return y
-    b, n = y.shape
-    chance, other = draws.uniform(2, b, n, generator=generator)
-    rate = torch.as_tensor(p.flip_rate, dtype=chance.dtype, device=y.device).unsqueeze(1)
-    count = torch.as_tensor(p.num_classes, device=y.device).unsqueeze(1)
-    return torch.where(chance < rate, torch.minimum((other * count).long(), count - 1), y)
 
 
 def _on_device(field: np.ndarray, like: Tensor) -> Float[Tensor, "b 1 1"]:

@@ -266,10 +266,7 @@ class ChosenTreesLearners(Learners):
             return self.others().for_table(num_classes, num_rows)
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
         return ChosenTrees(
-            self.options,
-            max_columns=self.max_columns,
-            num_classes=num_classes,
-            grows=grows,
+            self.options, max_columns=self.max_columns, num_classes=num_classes, grows=grows
         )
 
     def finished(
