@@ -71,9 +71,9 @@ def fields(
 @cache
 def function(name: str, problem: type[ctypes.Structure], *others: Any, result: Any = None) -> Any:
     """Return `tabicl_{name}`, which takes the address of a problem and arguments of other types."""
-    found = library()[f"tabicl_{name}"]
-    found.argtypes, found.restype = (ctypes.POINTER(problem), *others), result
-    return found
+    symbol = library()[f"tabicl_{name}"]
+    symbol.argtypes, symbol.restype = (ctypes.POINTER(problem), *others), result
+    return symbol
 
 
 def run(
