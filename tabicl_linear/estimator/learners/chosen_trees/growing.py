@@ -15,7 +15,11 @@ import torch.nn.functional as F
 from tabicl_linear.estimator.learners.chosen_trees.boosting import GrownTrees
 from tabicl_linear.estimator.learners.chosen_trees.column_regression import ColumnRegression
 from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, TaskRows
-from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions, of_divisions
+from tabicl_linear.estimator.learners.chosen_trees.divisions import (
+    HALVES,
+    divisions,
+    of_divisions,
+)
 from tabicl_linear.estimator.learners.chosen_trees.solving import LeafSums, SumRegression
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
     GrownDivision,
@@ -51,20 +55,21 @@ class TreeSums(NamedTuple):
         grown, sums = list[GrownTrees](), list[LeafSums]()
         for number, (rows, part) in enumerate(zip(of_divisions(rounds), parts, strict=True)):
             grown.append(grow_on(rows, part.growing, seeds=[number]))
-            sums.append(leaf_sums(rows, part.solving, grown[-1].trees, rows.num_smooth))
+            sums += leaf_sums(rows, part.solving, [grown[-1].trees], rows.num_smooth)
         every = np.arange(len(first))
         growing = torch.from_numpy(np.stack([np.isin(every, part.growing) for part in parts]))
         return cls(tuple(grown), growing.to(first.counts.device), tuple(sums), first.counts)
 
     def and_then(self, rounds: list[TaskRows]) -> "TreeSums":
         """The same after more rows, none of which has grown a tree."""
-        every = np.arange(len(rounds[0]))
-        parts = zip(of_divisions(rounds), self.sums, self.grown, strict=True)
-        sums = tuple(
-            before.plus(leaf_sums(rows, every, grown.trees, len(before.gram)))
-            for rows, before, grown in parts
-        )
-        return self._replace(sums=sums, counts=self.counts + rounds[0].counts)
+        every, sums = np.arange(len(rounds[0])), list[LeafSums]()
+        # Both divisions of a round read the same features of the same rows.
+        for number, rows in enumerate(rounds):
+            of_round = slice(HALVES * number, HALVES * (number + 1))
+            before, grown = self.sums[of_round], self.grown[of_round]
+            more = leaf_sums(rows, every, [each.trees for each in grown], len(before[0].gram))
+            sums += [one.plus(other) for one, other in zip(before, more, strict=True)]
+        return self._replace(sums=tuple(sums), counts=self.counts + rounds[0].counts)
 
     def predictor(self, sample: list[TaskRows], stride: int) -> TreePredictor:
         """The predictor, chosen by the rows of the sample that each division leaves out.

@@ -69,37 +69,45 @@ class LeafSums(NamedTuple):
     labels: Float[Tensor, " y"]
 
     @classmethod
-    def of(cls, chunks: Iterable[LeafRows], num_leaves: int) -> "LeafSums":
-        """Sums over the rows of all chunks; there must be at least one chunk."""
-        num_rows, sums, leaves = 0, None, list[Tensor]()
-        for rows in chunks:
-            sums = sums or cls._of_no_rows(rows, num_leaves)
-            sums._add_(rows)
-            num_rows += len(rows.targets)
-            leaves.append(rows.leaves)
-            if len(leaves) * len(rows.leaves) >= ROWS_COUNTED:
-                chosen(count_pairs_)(sums.together, torch.cat(leaves))
-                leaves.clear()
-        assert sums is not None
-        if leaves:
-            chosen(count_pairs_)(sums.together, torch.cat(leaves))
-        # Each pair was counted once, with the leaf of the earlier tree first.
-        sums.together.add_(sums.together.triu(1).T)
-        return sums._replace(rows=num_rows)
+    def of(
+        cls, chunks: Iterable[Sequence[LeafRows]], num_leaves: Sequence[int]
+    ) -> list["LeafSums"]:
+        """Sums over the rows of all chunks, for each of several forests.
+
+        A chunk holds the same rows once for each forest. What does not depend on the forest is
+        summed once, and is the same tensor in all sums. There must be at least one chunk.
+        """
+        num_rows, sums = 0, list[LeafSums]()
+        uncounted: list[list[Tensor]] = [[] for _ in num_leaves]
+        for of_forests in chunks:
+            fixed, targets = of_forests[0].fixed.double(), of_forests[0].targets.double()
+            sums = sums or [cls._of_no_rows(fixed, targets, count) for count in num_leaves]
+            sums[0]._add_(fixed, targets)
+            beside = torch.cat([fixed, targets], dim=1)
+            for each, rows, leaves in zip(sums, of_forests, uncounted, strict=True):
+                chosen(add_to_leaves_)(each.of_leaves, rows.leaves, beside)
+                leaves.append(rows.leaves)
+                if len(leaves) * len(rows.leaves) >= ROWS_COUNTED:
+                    chosen(count_pairs_)(each.together, torch.cat(leaves))
+                    leaves.clear()
+            num_rows += len(targets)
+        for each, leaves in zip(sums, uncounted, strict=True):
+            if leaves:
+                chosen(count_pairs_)(each.together, torch.cat(leaves))
+            # Each pair was counted once, with the leaf of the earlier tree first.
+            each.together.add_(each.together.triu(1).T)
+        whole = sums[0]._replace(rows=num_rows)
+        return [whole._replace(together=s.together, of_leaves=s.of_leaves) for s in sums]
 
     @classmethod
-    def _of_no_rows(cls, rows: LeafRows, num_leaves: int) -> "LeafSums":
-        zeros = partial(rows.fixed.new_zeros, dtype=torch.float64)
-        f, y = rows.fixed.shape[1], rows.targets.shape[1]
+    def _of_no_rows(cls, fixed: Tensor, targets: Tensor, num_leaves: int) -> "LeafSums":
+        f, y, zeros = fixed.shape[1], targets.shape[1], fixed.new_zeros
         together = zeros(num_leaves, num_leaves, dtype=torch.int32)
         of_rest = zeros(f, f), zeros(f, y), zeros(f), zeros(y)
         return cls(0, together, zeros(num_leaves, f + y), *of_rest)
 
-    def _add_(self, rows: LeafRows) -> None:
-        """Add all but pairs, in place: new sums for each chunk would take as long as its rows."""
-        fixed, targets = rows.fixed.double(), rows.targets.double()
-        beside = torch.cat([fixed, targets], dim=1)
-        chosen(add_to_leaves_)(self.of_leaves, rows.leaves, beside)
+    def _add_(self, fixed: Float[Tensor, "n f"], targets: Float[Tensor, "n y"]) -> None:
+        """Add rows to what has no leaves, in place: new sums would take as long as the rows."""
         self.gram.addmm_(fixed.T, fixed)
         self.cross.addmm_(fixed.T, targets)
         self.fixed.add_(fixed.sum(0))

@@ -21,6 +21,7 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     scheme,
 )
 from tabicl_linear.estimator.learners.chosen_trees.solving import (
+    LeafRows,
     LeafSums,
     Linear,
     Regression,
@@ -258,7 +259,7 @@ def _grown_divisions(
             regression = RowRegression(leaf_rows, grown.trees.num_leaves, rows.kinds, indices)
             columns = ColumnRegression.of_rows(leaf_rows, rows.num_columns, indices)
         else:
-            sums = leaf_sums(rows, part.solving, grown.trees, rows.num_smooth)
+            (sums,) = leaf_sums(rows, part.solving, [grown.trees], rows.num_smooth)
             rows_left_out = rows.leaf_rows(left_out, grown.trees)
             regression = SumRegression(sums, rows.kinds, rows_left_out)
             columns = ColumnRegression.of_sums(sums, rows.num_columns, rows_left_out)
@@ -266,10 +267,17 @@ def _grown_divisions(
         yield GrownDivision(grown, regression, columns, places.to(regression.leaves.device))
 
 
-def leaf_sums(rows: TaskRows, indices: IntArray, trees: Trees, num_fixed: int) -> LeafSums:
-    """Sums over some rows with their first `num_fixed` fixed features, chunk by chunk."""
-    chunks = (rows.leaf_rows(chunk, trees).first_fixed(num_fixed) for chunk in rows.chunks(indices))
-    return LeafSums.of(chunks, trees.num_leaves)
+def leaf_sums(
+    rows: TaskRows, indices: IntArray, forests: Sequence[Trees], num_fixed: int
+) -> list[LeafSums]:
+    """Sums over some rows, for each forest, with their first `num_fixed` fixed features."""
+
+    def of_forests(chunk: IntArray) -> list[LeafRows]:
+        first = rows.leaf_rows(chunk, forests[0]).first_fixed(num_fixed)
+        leaves = (trees.of_rows(rows.standardised(chunk)) for trees in forests[1:])
+        return [first, *(first._replace(leaves=of_rows) for of_rows in leaves)]
+
+    return LeafSums.of(map(of_forests, rows.chunks(indices)), [t.num_leaves for t in forests])
 
 
 def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> GrownTrees:

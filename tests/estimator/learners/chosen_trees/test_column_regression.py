@@ -52,7 +52,7 @@ def test_rows_left_out_are_predicted_by_solutions_without_them(rows, penalty):
 
 def test_sums_and_rows_make_the_same_and_sums_stay(rows):
     places = torch.arange(0, 60, 7)
-    sums, left_out = LeafSums.of([rows], 1), LeafRows(*(part[places] for part in rows))
+    (sums,), left_out = LeafSums.of([[rows]], [1]), LeafRows(*(part[places] for part in rows))
     before = sums.gram.clone()
     one = ColumnRegression.of_rows(rows, COLUMNS, places).solve(0.1, 1.0)
     other = ColumnRegression.of_sums(sums, COLUMNS, left_out).solve(0.1, 1.0)

@@ -147,8 +147,8 @@ def test_sums_are_those_over_all_rows_that_have_not_grown_the_trees(whole):
 def test_states_whose_sums_have_fixed_trees_go_on_with_them(monkeypatch, queries):
     """As files of version 0.2.0 have them."""
 
-    def with_trees(rows, indices, trees, num_fixed):
-        return task_fit.leaf_sums(rows, indices, trees, rows.kinds[-1].stop)
+    def with_trees(rows, indices, forests, num_fixed):
+        return task_fit.leaf_sums(rows, indices, forests, rows.kinds[-1].stop)
 
     x, y = ruled_table(700)
     with monkeypatch.context() as patch:

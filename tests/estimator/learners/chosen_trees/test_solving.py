@@ -77,7 +77,10 @@ def test_sums_over_chunks_are_solved_as_products_of_rows(trees_and_rows, kinds):
     of_rows = RowRegression(summed, trees.num_leaves, kinds, asked).solve(0.3, FIXED)
     chunks = [LeafRows(*parts) for parts in zip(*(part.split(33) for part in summed), strict=True)]
     taken = LeafRows(*(part[asked] for part in rows))
-    first, more = (LeafSums.of(part, trees.num_leaves) for part in (chunks[:2], chunks[2:]))
+    first, more = (
+        LeafSums.of([[rows] for rows in part], [trees.num_leaves])[0]
+        for part in (chunks[:2], chunks[2:])
+    )
     sums = first.plus(more)
     of_sums = SumRegression(sums, KINDS, taken).solve(0.3, FIXED)
     assert_close(of_rows.left_out, of_sums.left_out, SOLVED_IN_FLOAT32)
@@ -87,6 +90,24 @@ def test_sums_over_chunks_are_solved_as_products_of_rows(trees_and_rows, kinds):
     other = other._replace(fixed=other.fixed[:num_fixed])
     for name, *parts in zip(one._fields, one, other, strict=True):
         assert_close(*parts, SOLVED_IN_FLOAT32, name)
+
+
+def test_several_forests_are_summed_together_as_one_by_one(trees_and_rows, monkeypatch):
+    monkeypatch.setattr(solving, "ROWS_COUNTED", 50)
+    trees, rows = trees_and_rows
+    table, labels = map(torch.from_numpy, ruled_table(150))
+    other = grow(table[:40], labels[:40], num_classes=3, seed=1).trees
+    assert other.num_leaves != trees.num_leaves
+    of_both = [rows, rows._replace(leaves=other.of_rows(table[70:]))]
+    chunks = [
+        [LeafRows(*parts) for parts in zip(*(part.split(33) for part in each), strict=True)]
+        for each in of_both
+    ]
+    together = LeafSums.of(zip(*chunks, strict=True), [trees.num_leaves, other.num_leaves])
+    for sums, of_one, forest in zip(together, chunks, (trees, other), strict=True):
+        (alone,) = LeafSums.of([[chunk] for chunk in of_one], [forest.num_leaves])
+        assert sums.rows == alone.rows == 80
+        assert all(torch.equal(*pair) for pair in zip(sums[1:], alone[1:], strict=True))
 
 
 def test_the_solution_predicts_what_the_regression_says(trees_and_rows):
