@@ -28,6 +28,7 @@ NUMBERS = {
     "random_forest": "randomforestclassifier__n_estimators",
     "hist_gradient_boosting": "histgradientboostingclassifier__max_iter",
     "catboost": "catboostclassifier__iterations",
+    "xgboost": "xgbclassifier__n_estimators",
 }
 """Parameters of baselines that hold how many trees they grow."""
 
@@ -40,5 +41,5 @@ def few_trees_of_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(BASELINES, name, BASELINES[name]._replace(make=make))
 
 
-def _with_few(make: Callable[..., Any], number: str, *arguments: Any) -> Any:
-    return make(*arguments).set_params(**{number: FEW})
+def _with_few(make: Callable[..., Any], number: str, *given: Any, **named: Any) -> Any:
+    return make(*given, **named).set_params(**{number: FEW})
