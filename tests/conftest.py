@@ -55,15 +55,6 @@ install()
 install_import_hook([f"tabicl_linear.{name}" for name in CHECKED], "beartype.beartype")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _shared(tmp_path_factory) -> None:
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        import tiny_model  # only now, when the hook is there
-
-        # Above the folders of the workers lies that of the test run.
-        tiny_model.SHARED = tmp_path_factory.getbasetemp().parent / "tiny_model.pt"
-
-
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     # `torch.manual_seed` writes down a stack for each kind of accelerator that is not in use.

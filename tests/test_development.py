@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import small_tables
 import tiny_model
+from few_trees import NUMBERS
 from numpy.testing import assert_equal
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -175,7 +176,10 @@ class TestScore:
     @pytest.mark.parametrize("name", list(BASELINES))
     def test_baselines_take_raw_frames(self, folder, name):
         for table in load_tables(folder):
-            scores = score(BASELINES[name](), table, table.splits()[0])
+            estimator = BASELINES[name]()
+            if name in NUMBERS:
+                estimator.set_params(**{NUMBERS[name]: 50})  # of 100 to 500
+            scores = score(estimator, table, table.splits()[0])
             assert scores.roc_auc > 0.6 or name == "hist_gradient_boosting"  # 30 rows: one leaf
             assert scores.fit_seconds > 0
 

@@ -74,18 +74,17 @@ def test_an_unknown_part_is_refused(output, capsys):
 
 def test_a_part_is_measured_once_a_commit(tmp_path, monkeypatch, capsys):
     commit = describe(torch.device("cpu"))["git_commit"]
-    write(tmp_path / "prior", commit)
-    assert call(tmp_path, "prior") == 0
-    assert "prior is measured" in capsys.readouterr().out
-    write(tmp_path / "prior", COMMIT)
-    monkeypatch.setitem(
-        performance.PARTS, "prior", [*performance.BENCH, "prior", "--quick", "--rounds=1"]
-    )
+    write(tmp_path / "kernels", commit)
+    assert call(tmp_path, "kernels") == 0
+    assert "kernels is measured" in capsys.readouterr().out
+    write(tmp_path / "kernels", COMMIT)
+    small = ("--only", "linear", "--shape", "1", "8", "1", "4", "--rounds=1", "--quick")
+    monkeypatch.setitem(performance.PARTS, "kernels", [*performance.BENCH, "kernels", *small])
     # In this module alone: the command asks git for the commit.
     here = SimpleNamespace(run=forked.run_program, DEVNULL=None)
     monkeypatch.setattr(performance, "subprocess", here)
-    assert call(tmp_path, "prior") == 0
-    (path,) = (tmp_path / "prior").glob("*.json")
+    assert call(tmp_path, "kernels") == 0
+    (path,) = (tmp_path / "kernels").glob("*.json")
     measured = json.loads(path.read_text())
     assert measured["machine"]["git_commit"] == commit
     assert measured["machine"]["threads"] == 1

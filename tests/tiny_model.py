@@ -1,20 +1,22 @@
 """A tiny model that has learnt to classify clusters: enough for tests that need sensible answers.
 
-Trained once (some ten seconds), from fixed seeds; processes of one test run share the weights.
+Training takes some ten seconds, so its weights are kept. They are made anew from fixed seeds, after
+a change of its parameters, by
+
+OMP_NUM_THREADS=1 PYTHONPATH=.:tests .venv/bin/python -m tiny_model
 """
 
 from functools import cache
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
 from tabicl_linear import recipe as recipes
 from tabicl_linear.data.batch import TaskBatch
-from tabicl_linear.files import written_whole
 
-SHARED: Path | None = None
-"""File of the trained weights for all processes of a test run; None where there is one process."""
+WEIGHTS = Path(__file__).parent / "golden" / "tiny_model.safetensors"
 RECIPE = {
     "mixer": {
         "class_path": "tabicl_linear.mixers.delta.DeltaNet",
@@ -53,14 +55,8 @@ def untrained(seed: int = 0, readout: str = "FinalState", **architecture):
 def trained():
     """The model after a short training on clusters. Do not change it."""
     model = untrained()
-    if SHARED is not None and SHARED.exists():
-        model.load_state_dict(torch.load(SHARED, weights_only=True))
-        return model
-    _train(model)
-    if SHARED is not None:
-        with written_whole(SHARED) as partial:
-            torch.save(model.state_dict(), partial)
-    return model.eval()
+    model.load_state_dict(load_file(WEIGHTS))
+    return model
 
 
 def _train(model):
@@ -106,3 +102,9 @@ def _clusters(generator: torch.Generator, *, index: int, tasks: int = 16) -> Tas
     noise = torch.randn(tasks, rows, num_columns, generator=generator)
     x = centre.gather(1, cluster.unsqueeze(-1).expand(-1, -1, num_columns)) + noise
     return TaskBatch(x, y, torch.zeros(tasks, num_columns, dtype=torch.bool), CONTEXT, index)
+
+
+if __name__ == "__main__":
+    model = untrained()
+    _train(model)
+    save_file(model.state_dict(), WEIGHTS)

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from few_trees import few_trees, few_trees_of_baselines
 from forked import forked
 
 from tabicl_linear.__main__ import main, run
 
-__all__ = ["forked"]
+__all__ = ["few_trees", "few_trees_of_baselines", "forked"]
 ROOT = Path(__file__).parents[2]
 
 
@@ -155,6 +156,7 @@ def test_prior(measure):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_trees", "few_trees_of_baselines")
 def test_start(measure):
     pytest.importorskip("catboost")
     data = measure(START)

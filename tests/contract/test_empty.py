@@ -3,7 +3,7 @@
 import pytest
 import torch
 from contract.test_models import fitted
-from contract.variants import AXES, across_axes, make, spanned, task
+from contract.variants import AXES, across_axes, shared, spanned, task
 
 from tabicl_linear.kernels.state import tensors
 
@@ -12,9 +12,16 @@ axes = pytest.mark.parametrize(("mixer", "readout", "axis"), ROWS)
 CELLS = {axis: 2 if axis.endswith(("two_axis", "cells")) else 1 for axis in AXES}
 
 
+def without_gradients(mixer, readout, axis):
+    """A model that all tests share."""
+    model = shared(mixer, readout, axis=axis)
+    model.zero_grad()
+    return model
+
+
 @axes
 def test_no_queries_give_no_logits(mixer, readout, axis):
-    model, batch = make(mixer, readout, axis=axis), task()
+    model, batch = without_gradients(mixer, readout, axis), task()
     state, queries = fitted(model, batch)
     logits = model.predict(state, queries[:, :0])
     assert logits.shape == (2, 0, 4)
@@ -24,7 +31,7 @@ def test_no_queries_give_no_logits(mixer, readout, axis):
 
 @axes
 def test_no_tokens_leave_states_as_they_were(mixer, readout, axis):
-    backbone, cells = make(mixer, readout, axis=axis).backbone, CELLS[axis]
+    backbone, cells = without_gradients(mixer, readout, axis).backbone, CELLS[axis]
     tokens, queries = torch.randn(4, 9, 32).double(), torch.randn(4, 3, 32).double()
     _, states = backbone.fit(tokens, num_cells=cells)
     if not backbone.woven:
@@ -43,7 +50,7 @@ def test_no_tokens_leave_states_as_they_were(mixer, readout, axis):
 
 @axes
 def test_no_tasks(mixer, readout, axis):
-    backbone, cells = make(mixer, readout, axis=axis).backbone, CELLS[axis]
+    backbone, cells = without_gradients(mixer, readout, axis).backbone, CELLS[axis]
     for length in (0, 9):
         hidden, states = backbone.fit(torch.randn(0, length, 32).double(), num_cells=cells)
         read = backbone.predict(torch.randn(0, 3, 32).double(), states, num_cells=cells)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from contract.variants import FEW, READOUTS, SMALL, across_axes, make, task, varied
+from contract.variants import FEW, READOUTS, SMALL, across_axes, make, shared, task, varied
 from ridge_inputs.ridge_models import untrained
 from sklearn.datasets import load_iris
 
@@ -49,7 +49,7 @@ def fitted(model, count, batch=2, **options):
 
 @pytest.mark.parametrize(("mixer", "readout", "axis"), ROWS)
 def test_fitted_states_are_row_major(mixer, readout, axis):
-    model = make(mixer, readout, axis=axis)
+    model = shared(mixer, readout, axis=axis)
     with torch.no_grad():
         for batch in (1, 2):
             assert_row_major(fitted(model, 20, batch)[0])

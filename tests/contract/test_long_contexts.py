@@ -4,7 +4,7 @@ import weakref
 
 import pytest
 import torch
-from contract.variants import across_axes, make, task, varied
+from contract.variants import across_axes, make, shared, task, varied
 from tolerances import RMS, assert_close
 
 from tabicl_linear.errors import ConfigError
@@ -37,33 +37,39 @@ def assert_same(actual, expected):
         assert_close(a[finite].double(), b[finite].double(), RMS[torch.float64])
 
 
+def assert_chunks_change_no_state(model, batch, lengths):
+    """Returns the state of all context rows at once."""
+    whole = fitted(model, batch, batch.num_context)
+    for rows_per_chunk in lengths:
+        assert_same(fitted(model, batch, rows_per_chunk), whole)
+    return whole
+
+
 def assert_chunks_change_nothing(model, rows, lengths):
     """Neither in the state, nor against the training pass, which knows no chunks."""
     batch = task(rows + 3, num_context=rows, batch=1)
-    with torch.no_grad():
-        whole = fitted(model, batch, rows)
-        for rows_per_chunk in lengths:
-            assert_same(fitted(model, batch, rows_per_chunk), whole)
-        logits = model(batch)
-        for rows_per_chunk in (1, 100):
-            read = model.predict(whole, batch.x[:, rows:], rows_per_chunk=rows_per_chunk)
-            assert_close(read, logits, RMS[torch.float64])
+    whole, logits = assert_chunks_change_no_state(model, batch, lengths), model(batch)
+    for rows_per_chunk in (1, 100):
+        read = model.predict(whole, batch.x[:, rows:], rows_per_chunk=rows_per_chunk)
+        assert_close(read, logits, RMS[torch.float64])
 
 
 @pytest.mark.parametrize(("mixer", "readout"), PAIRS)
+@torch.no_grad()
 def test_chunks_of_any_length_give_the_state_of_the_whole(mixer, readout):
     """Also chunks of one row, and chunks longer than the context."""
-    model = make(mixer, readout)
+    model = shared(mixer, readout)
     assert_chunks_change_nothing(model, ROWS, [33])
-    assert_chunks_change_nothing(model, 4, [1, 100])
+    assert_chunks_change_no_state(model, task(4, num_context=4, batch=1), [1, 100])
 
 
 @pytest.mark.parametrize(
     ("mixer", "readout", "axis"), [*((*pair, "row") for pair in PLAIN), *across_axes()]
 )
+@torch.no_grad()
 def test_so_do_chunks_of_rows_with_several_tokens(mixer, readout, axis):
     rows = 40 if "earlier" in axis else 12  # past the second solution from earlier rows
-    assert_chunks_change_nothing(make(mixer, readout, "int_st", axis=axis), rows, [5])
+    assert_chunks_change_nothing(shared(mixer, readout, "int_st", axis), rows, [5])
 
 
 @pytest.mark.parametrize("readout", ["causal", "final_state", "bidirectional", "woven_causal"])

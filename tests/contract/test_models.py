@@ -14,6 +14,7 @@ from contract.variants import (
     across_axes,
     make,
     served,
+    shared,
     task,
     varied,
 )
@@ -67,13 +68,6 @@ class Case(NamedTuple):
     state: InContextState
     queries: torch.Tensor
     logits: torch.Tensor
-
-
-@cache
-def shared(mixer, readout, strategy="comb_st", axis="row"):
-    """A model that tests leave as it is. Making it draws none of the random numbers of a test."""
-    with torch.random.fork_rng(devices=[]):
-        return make(mixer, readout, strategy, axis=axis)
 
 
 @cache

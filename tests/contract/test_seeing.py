@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 import torch
 from contract.fixed_decay import FixedDecay
-from contract.variants import MIXERS, make, task, varied
+from contract.variants import MIXERS, make, shared, task, varied
 from tolerances import CONTRACT, assert_close
 
 from tabicl_linear.analysis import gates, matrices, record_streams
@@ -63,6 +63,12 @@ def probe() -> Probe:
     return Probe(batch.x, batch.y, batch.categorical, 30, 20)
 
 
+def shared_or_own(mixer, readout, axis="row"):
+    if mixer in MIXERS:
+        return shared(mixer, readout, axis=axis)
+    return make(mixer, readout, axis=axis, mixers=OWN)
+
+
 def kind(mixer: str) -> str:
     return mixer.partition("+")[0]
 
@@ -89,7 +95,7 @@ def fitted(model):
 @torch.no_grad()
 def test_streams_are_those_that_the_state_is_made_of(mixer, readout, axis, size):
     """Folding what was recorded gives the fitted state: nothing is missing, doubled or moved."""
-    model, batch = make(mixer, readout, axis=axis, mixers=OWN), task()
+    model, batch = shared_or_own(mixer, readout, axis), task()
     with record_streams(model) as recorded:
         state = model.fit(batch.x[:, :20], batch.y[:, :20], rows_per_chunk=size)
     for block, streams, layer, start in zip(
@@ -118,7 +124,7 @@ def starts(model):
 
 @pairs
 def test_recording_changes_nothing_and_leaves_nothing(mixer, readout):
-    model, batch = make(mixer, readout, mixers=OWN), task()
+    model, batch = shared_or_own(mixer, readout), task()
     x, y = batch.x[:, :20], batch.y[:, :20]
     plain = model.fit(x, y)
     with record_streams(model, keep=gates):
@@ -131,7 +137,7 @@ def test_recording_changes_nothing_and_leaves_nothing(mixer, readout):
 @looks
 def test_matrices_are_what_queries_read(mixer, readout, axis):
     """Plain reads of the state are products with them."""
-    model = make(mixer, readout, axis=axis, mixers=OWN)
+    model = shared_or_own(mixer, readout, axis)
     state = fitted(model)
     result = matrices(model, state)
     has_matrix = isinstance(state.layers[0].rule_state, MatrixState | GramState)
@@ -146,7 +152,7 @@ def test_matrices_are_what_queries_read(mixer, readout, axis):
 
 @looks
 def test_every_callback_looks_and_says_nothing_of_what_is_not_there(mixer, readout, axis):
-    model = make(mixer, readout, axis=axis, mixers=OWN)
+    model = shared_or_own(mixer, readout, axis)
     its_gates, has_matrices = gates_of(mixer, model), bool(matrices(model, fitted(model)))
     expected = [bool(its_gates), has_matrices, has_matrices, True]
     for make_callback, has in zip(CALLBACKS, expected, strict=True):

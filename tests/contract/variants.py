@@ -115,17 +115,7 @@ def make(
     mixers: Mapping[str, Callable[..., SequenceMixer]] = MIXERS,
 ) -> InContextModel:
     """A small float64 model whose parameters are seeded noise, so that every part matters."""
-    weaves = readout.startswith("woven")
-    has_states = mixers[mixer](SMALL.dim, SMALL.num_heads).rule.has_matrix_state
-    learns = axis in LEARNED and has_states and not weaves
-    start = "woven" if weaves else "learned" if learns else "zero"
-    architecture = replace(SMALL, initial_states=start, **AXES[axis])
-    model = InContextModel.from_parts(
-        mixers[mixer],
-        READOUTS[readout],
-        strategy=STRATEGIES[strategy](),
-        architecture=architecture,
-    ).double()
+    model = _built(mixers[mixer], readout, strategy, axis).double()
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -134,14 +124,46 @@ def make(
     return model
 
 
+def _built(
+    mixer: Callable[..., SequenceMixer], readout: str, strategy: str, axis: str
+) -> InContextModel:
+    """The model with its initial weights."""
+    weaves = readout.startswith("woven")
+    has_states = mixer(SMALL.dim, SMALL.num_heads).rule.has_matrix_state
+    learns = axis in LEARNED and has_states and not weaves
+    start = "woven" if weaves else "learned" if learns else "zero"
+    architecture = replace(SMALL, initial_states=start, **AXES[axis])
+    return InContextModel.from_parts(
+        mixer, READOUTS[readout], strategy=STRATEGIES[strategy](), architecture=architecture
+    )
+
+
+def shared(
+    mixer: str, readout: str, strategy: str = "comb_st", axis: str = "row"
+) -> InContextModel:
+    """The model of `make` for all tests that leave it as it is, but for gradients.
+
+    Making it draws none of the random numbers of a test.
+    """
+    return _made_once(mixer, readout, strategy, axis)
+
+
+@cache
+def _made_once(*names: str) -> InContextModel:
+    *others, axis = names
+    with torch.random.fork_rng(devices=[]):
+        return make(*others, axis=axis)
+
+
 @cache
 def served() -> tuple[tuple[str, str], ...]:
-    """All (mixer, readout) pairs that can be built."""
+    """All (mixer, readout) pairs that can be built, here without memory and so without kernels."""
     pairs = []
     for mixer in MIXERS:
         for readout in READOUTS:
             try:
-                make(mixer, readout)
+                with torch.device("meta"):
+                    _built(MIXERS[mixer], readout, "comb_st", "row")
             except ConfigError:
                 continue
             pairs.append((mixer, readout))

@@ -9,6 +9,7 @@ import pytest
 from contract.variants import make
 
 from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.estimator import refinement
 from tabicl_linear.estimator.learners import pretrained
 
 PAGE = Path(__file__).parents[2] / "docs" / "classifier.md"
@@ -42,13 +43,14 @@ def customers(rows, seed):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The files that the examples name, and small models in place of the weights."""
+    """The files that the examples name; small models in place of the weights, and few passes."""
     monkeypatch.chdir(tmp_path)
     models = {
         "default": make("DeltaNet", "final_state", axis="ridge_row"),
         "streaming": make("DeltaNet", "causal", axis="ridge_earlier_row"),
     }
     monkeypatch.setattr(pretrained, "load", models.__getitem__)
+    monkeypatch.setattr(refinement, "MAX_PASSES", 3)
     train, test = customers(200, seed=0), customers(50, seed=1)
     train.to_csv("train.csv", index=False)
     train.to_parquet("train.parquet")

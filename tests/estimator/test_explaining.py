@@ -9,6 +9,7 @@ import pytest
 from contract.variants import make
 
 from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.estimator import refinement
 from tabicl_linear.estimator.learners import pretrained
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -28,10 +29,11 @@ def table(rows, seed):
 
 @pytest.fixture
 def names(tmp_path, monkeypatch):
-    """What the examples find, with a small model in place of the weights that ship."""
+    """What the examples find, with a small model in place of the weights, and few passes."""
     monkeypatch.chdir(tmp_path)
     model = make("DeltaNet", "final_state", axis="ridge_row")
     monkeypatch.setattr(pretrained, "load", lambda name: model)
+    monkeypatch.setattr(refinement, "MAX_PASSES", 3)
     X, y = table(60, seed=0)
     X_test, y_test = table(40, seed=1)
     return {"X": X, "y": y, "X_test": X_test, "y_test": y_test}

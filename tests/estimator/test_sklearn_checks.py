@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import few_trees
 import pytest
 import tiny_model
 import torch
@@ -19,7 +20,9 @@ PROGRAM = """
 import json, sys, warnings
 from sklearn.utils.estimator_checks import check_estimator
 import tabicl_linear
+from tabicl_linear.estimator.learners.chosen_trees import boosting
 warnings.simplefilter("ignore")
+boosting.NUM_TREES = int(sys.argv[2])
 outcomes = {}
 for key, (name, options) in json.loads(sys.argv[1]).items():
     classifier = getattr(tabicl_linear, name)(**options)
@@ -58,7 +61,7 @@ def classifiers(checkpoint, streaming):
 def outcomes(classifiers):
     """What the checks came to, by name: of one process, since it takes seconds to import."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(classifiers)],
+        [sys.executable, "-c", PROGRAM, json.dumps(classifiers), str(few_trees.FEW)],
         env=os.environ | {"SCIPY_ARRAY_API": "1"},
         capture_output=True,
         text=True,

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import tiny_model
 from evaluation import benchmark_folder
+from few_trees import few_trees_of_baselines
 
 from tabicl_linear._version import __version__
 from tabicl_linear.errors import CheckpointError, ConfigError
@@ -22,6 +23,7 @@ from tabicl_linear.evaluation.candidates import candidates
 from tabicl_linear.evaluation.metrics import score, try_out
 from tabicl_linear.evaluation.protocol import folds
 
+__all__ = ["few_trees_of_baselines"]
 FREE = [name for name, baseline in BASELINES.items() if not baseline.has_weights]
 
 OWN = """
@@ -52,6 +54,7 @@ def tables(tmp_path_factory):
     return [(benchmark.table(s), benchmark.protocol) for s in benchmark.sources]
 
 
+@pytest.mark.usefixtures("few_trees_of_baselines")
 @pytest.mark.parametrize("name", FREE)
 def test_a_baseline_learns(tables, name):
     if importlib.util.find_spec(BASELINES[name].package) is None:
@@ -79,6 +82,7 @@ def test_what_a_baseline_sees(tables, name, kinds):
     assert {str(kind) for kind in candidate.sees(tables[0][0]).dtypes} == kinds
 
 
+@pytest.mark.usefixtures("few_trees_of_baselines")
 def test_categories_that_the_context_lacks_are_taken(tables):
     x = pd.DataFrame({"x": pd.Categorical(["a", "b", None] * 20), "z": np.arange(60.0)})
     y = np.array(["p", "q"] * 30, dtype=object)

@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,20 +42,23 @@ def test_options_of_the_network_that_came_later_have_their_defaults():
     assert change == ("model.architecture.ridge_inputs.shown", "predictions", "class_shares")
 
 
+@cache
+def shapes(*files, overrides=()):
+    """Of all tensors of a model, buffers too."""
+    model = build_task(*files, overrides=overrides).model
+    return {n: t.shape for n, t in (*model.named_parameters(), *model.named_buffers())}
+
+
 @pytest.mark.parametrize("axis", [None, "two_axis", "cells"])
 @pytest.mark.parametrize("ridge", [False, True])
 @pytest.mark.parametrize(("limit", "value"), [("max_features", 10), ("max_classes", 5)])
 def test_limits_of_the_tasks_may_change_where_no_tensor_of_the_network_does(
     tiny, axis, ridge, limit, value
 ):
-    """Buffers too, which no checkpoint holds: those of ridge inputs are drawn."""
+    """Nor of its buffers, which no checkpoint holds: those of ridge inputs are drawn."""
     files = [*tiny[1:6:2]]
     files += [CONFIGS / "axis" / f"{axis}.yaml"] if axis else []
     files += [CONFIGS / "inputs" / "ridge.yaml"] if ridge else []
-
-    def shapes(*overrides):
-        model = build_task(*files, overrides=overrides).model
-        return {n: t.shape for n, t in (*model.named_parameters(), *model.named_buffers())}
 
     def config(most):
         architecture = {
@@ -64,7 +68,7 @@ def test_limits_of_the_tasks_may_change_where_no_tensor_of_the_network_does(
         return {"model": {"architecture": architecture}, "data": {"shapes": {limit: most}}}
 
     stored = Resume(Path("last.ckpt"), config(20), step=1, batches=1, averaged=False)
-    if shapes() == shapes(f"data.shapes.{limit}={value}"):
+    if shapes(*files) == shapes(*files, overrides=(f"data.shapes.{limit}={value}",)):
         stored.check(config(value), training=False)
     else:
         with pytest.raises(ConfigError, match=f"data.shapes.{limit}={value}, but last.ckpt holds"):
