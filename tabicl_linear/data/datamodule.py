@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.data.stream import FixedBatches, PriorStream, Stage
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.priors.base import Prior
+from tabicl_linear.priors.base import Prior, check_repeatable
 from tabicl_linear.priors.shapes import TaskShapes
 
 # Validation and test tasks do not follow the run's seed, so that they are the same in all runs.
@@ -102,8 +102,10 @@ class PriorDataModule(LightningDataModule):
         )
 
     def train_dataloader(self) -> DataLoader[TaskBatch]:
-        """Batches from `next_index` on, without end."""
+        """Batches from `next_index` on, without end; `DataError` if a seed gives other tasks."""
         self._train_stream = self.stream("train")
+        shape = self._train_stream.shape(self.next_index)
+        check_repeatable(self.prior, shape._replace(batch_size=1))
         return DataLoader(
             self._train_stream,
             batch_size=None,
