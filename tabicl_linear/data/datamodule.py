@@ -29,7 +29,8 @@ class PriorDataModule(LightningDataModule):
         shapes: Rows, split, columns and tasks per batch.
         val_batches: Batches of the validation set; each has at least 100 query rows.
         test_batches: Batches of the test set, likewise.
-        num_workers: Processes that draw ahead of training on the CPU; 0 draws in the main process.
+        num_workers: Processes that draw ahead of training on the CPU, each on one thread, which may
+            round otherwise than several; 0 draws in the main process.
         seed: Determines the training stream; not negative.
         device: Where training tasks are drawn. `auto`: where training runs if `num_workers` is 0,
             and the CPU otherwise.
