@@ -23,6 +23,7 @@ from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.errors import CheckpointError, ConfigError, one_line
 from tabicl_linear.former_options import description
 from tabicl_linear.model import InContextModel
+from tabicl_linear.shipped import checkpoint_path
 from tabicl_linear.tensor_file import checksum, holds_tensors
 
 _OF_STATES = "tabicl_linear.state/"
@@ -60,7 +61,8 @@ def load_model(
     """Load a model for prediction, on the CPU, in evaluation mode.
 
     Args:
-        path: Lightning checkpoint or safetensors export.
+        path: Lightning checkpoint or safetensors export, or the name of weights of the package:
+            "default", "streaming".
         overrides: Changes to the recipe that keep the parameters' shapes, such as
             "model.mixer.init_args.decay_constant=256".
         backend: Which kernels compute the mixers: plain PyTorch (torch), the C++ kernels on a
@@ -74,6 +76,7 @@ def load_model(
             classes that need `trust_code`.
     """
     check(backend)
+    path = checkpoint_path(path)
     contents = _trusted(path, trust_code)
     recipe = recipes.override(contents.recipe, overrides)
     # Built with weights rather than on the meta device, since a file need not hold everything:

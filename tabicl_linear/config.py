@@ -263,6 +263,8 @@ def trainer_options(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> d
 
 
 def _build(yaml_paths: Sequence[str | Path], overrides: Sequence[str]) -> ConfigCLI:
+    if isinstance(overrides, str):
+        raise ConfigError(f"overrides={overrides!r} is one text; give a list of such texts.")
     args = [f"--config={path}" for path in yaml_paths] + [f"--{option}" for option in overrides]
     with torch.random.fork_rng(devices=[]), without_noise():
         return ConfigCLI(args)

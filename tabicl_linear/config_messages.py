@@ -166,8 +166,8 @@ def union_reason(message: str) -> str | None:
 
 
 def constructor_reason(error: TypeError | AttributeError) -> str | None:
-    """What is wrong with how a class is made or calls its base; None for other errors."""
-    if raised_by(error, "jsonargparse"):
+    """What is wrong with how a class is made, called or calls its base; None for other errors."""
+    if raised_by(error, "jsonargparse", "tabicl_linear.training"):  # where a task checks its parts
         return (
             f"{error}; docs/extending.md says what a class of its kind is made from and has "
             "to define."

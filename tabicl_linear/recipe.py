@@ -56,6 +56,8 @@ def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
         ConfigError: A string has another form, or the recipe has no such path.
     """
     changed = {name: _copy(part) for name, part in recipe.items()}
+    if isinstance(overrides, str):
+        raise ConfigError(f"overrides={overrides!r} is one text; give a list of such texts.")
     for text in overrides:
         path, equals, value = text.partition("=")
         section, *keys = path.split(".")

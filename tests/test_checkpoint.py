@@ -10,10 +10,11 @@ from contract.variants import SMALL
 from safetensors.torch import save_file
 from tolerances import RMS, assert_close
 
-from tabicl_linear import RandomFeatureRidge
+from tabicl_linear import RandomFeatureRidge, build_task
 from tabicl_linear import recipe as recipes
 from tabicl_linear.checkpoint import export, load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.shipped import checkpoint_path
 
 RECIPE = {
     "mixer": {
@@ -146,6 +147,19 @@ def test_decay_can_be_added_for_evaluation_alone(checkpoint):
 def test_overrides_that_do_not_exist_are_refused(checkpoint, text, message):
     with pytest.raises(ConfigError, match=message):
         load_model(checkpoint[0], [text])
+
+
+@pytest.mark.parametrize("make", [build_task, lambda overrides: load_model("default", overrides)])
+def test_overrides_that_are_one_text_are_refused(make):
+    with pytest.raises(ConfigError, match=r"overrides='model\.a=1' is one text; give a list"):
+        make(overrides="model.a=1")
+
+
+def test_weights_of_the_package_are_loaded_by_name():
+    by_name, by_path = load_model("streaming"), load_model(checkpoint_path("streaming"))
+    assert by_name.provenance == by_path.provenance
+    pairs = zip(by_name.parameters(), by_path.parameters(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
 
 
 def test_an_export_may_keep_overrides(checkpoint, tmp_path):

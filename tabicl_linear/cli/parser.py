@@ -10,14 +10,32 @@ from typing import Any, NoReturn
 from tabicl_linear.errors import ConfigError
 
 
+class _Store(argparse.Action):
+    """Stores values; an option that takes several adds those of its later occurrences."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = vars(namespace)[self.dest]
+        if self.nargs in ("+", "*") and before is not self.default:
+            values = [*before, *values]
+        setattr(namespace, self.dest, values)
+
+
 class OneLineArgumentParser(argparse.ArgumentParser):
     """Raises `ConfigError` where argparse would print its usage and exit.
 
     Abbreviated options are errors: a new option could change what an abbreviation means.
+    `--drop a --drop b` is `--drop a b`; argparse would forget the first.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
+        self.register("action", None, _Store)
 
     def error(self, message: str) -> NoReturn:
         """Raise the message with a pointer to the help."""

@@ -47,6 +47,10 @@ def _at_once(options: argparse.Namespace) -> str:
     as_written = (*options.id_columns, options.target)
     text = TextFormat(options.sep, options.encoding, options.na_values, as_written)
     train, test = (TableFile(path, text) for path in paths)
+    if train.is_typed and test.is_typed and (given := _text_options(options)):
+        raise ConfigError(
+            f"{', '.join(given)}: for CSV and TSV files, and these are Parquet; leave it out."
+        )
     tables = read_tables(
         train,
         test,
@@ -136,6 +140,16 @@ def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
     )
 
 
+def _text_options(options: argparse.Namespace) -> list[str]:
+    """The given options that say how the text of a file is read."""
+    values = {
+        "--sep": options.sep,
+        "--encoding": options.encoding != "utf-8",
+        "--na-values": options.na_values,
+    }
+    return [name for name, value in values.items() if value]
+
+
 def _check_streamable(options: argparse.Namespace, option: str) -> None:
     """Raise `ConfigError` for options that do not work with `--stream` or `--dask`."""
     with ended_at_once():
@@ -145,9 +159,7 @@ def _check_streamable(options: argparse.Namespace, option: str) -> None:
         "--id-columns": options.id_columns,
         "--drop": options.drop,
         "--dates": options.dates,
-        "--sep": options.sep,
-        "--encoding": options.encoding != "utf-8",
-        "--na-values": options.na_values,
+        **dict.fromkeys(_text_options(options), True),
         "--refine": options.refine,
         "--softmax-temperature auto": options.softmax_temperature == "auto",
         "--long-context auto": options.long_context == "auto",

@@ -69,6 +69,11 @@ class Resume(NamedTuple):
         if not path.is_file():
             what = "it is a folder" if path.is_dir() else "no such file"
             raise CheckpointError(f"--ckpt_path {path}: {what}; {REMEDY}.")
+        if path.suffix == ".safetensors":
+            raise CheckpointError(
+                f"--ckpt_path {path}: an export holds the weights alone; {REMEDY}, or start a new "
+                "run from the export (docs/training.md, Starting from other weights)."
+            )
         try:
             stored = load_checkpoint(path, REMEDY)
         except CheckpointError as error:

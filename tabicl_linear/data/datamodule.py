@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.data.stream import FixedBatches, PriorStream, Stage
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.priors.base import Prior
+from tabicl_linear.priors.base import Prior, check_repeatable
 from tabicl_linear.priors.shapes import TaskShapes
 
 # Validation and test tasks do not follow the run's seed, so that they are the same in all runs.
@@ -29,7 +29,8 @@ class PriorDataModule(LightningDataModule):
         shapes: Rows, split, columns and tasks per batch.
         val_batches: Batches of the validation set; each has at least 100 query rows.
         test_batches: Batches of the test set, likewise.
-        num_workers: Processes that draw ahead of training on the CPU; 0 draws in the main process.
+        num_workers: Processes that draw ahead of training on the CPU, each on one thread, which may
+            round otherwise than several; 0 draws in the main process.
         seed: Determines the training stream; not negative.
         device: Where training tasks are drawn. `auto`: where training runs if `num_workers` is 0,
             and the CPU otherwise.
@@ -105,8 +106,10 @@ class PriorDataModule(LightningDataModule):
         )
 
     def train_dataloader(self) -> DataLoader[TaskBatch]:
-        """Batches from `next_index` on, without end."""
+        """Batches from `next_index` on, without end; `DataError` if a seed gives other tasks."""
         self._train_stream = self.stream("train")
+        shape = self._train_stream.shape(self.next_index)
+        check_repeatable(self.prior, shape._replace(batch_size=1))
         return DataLoader(
             self._train_stream,
             batch_size=None,

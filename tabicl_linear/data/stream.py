@@ -31,6 +31,7 @@ class PriorStream(IterableDataset[TaskBatch]):
     The shape of batch i follows from (seed, stage, i) and is equal on all ranks; its content
     follows from (seed, stage, i, rank) and the device type. Each of the n workers of a
     `DataLoader` takes every n-th index, so neither their number nor a restart changes the batches.
+    (Workers draw on one thread; several threads in the main process may round otherwise.)
 
     Args:
         seed: Not negative. A generator on the CPU keeps the low 32 bits of the mixed seed.

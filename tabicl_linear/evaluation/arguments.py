@@ -6,9 +6,12 @@ from typing import Any
 
 from tabicl_linear.errors import ConfigError
 
+PYTHON = {"True": True, "False": False, "None": None}
+"""Values as Python writes them, and `identified` too."""
+
 
 def read_arguments(model: str, texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
-    """Values by name; a value is parsed as JSON (true, 4, 0.9) if possible, else it is text.
+    """Values by name; a value is read as JSON (true, 4, 0.9), as True, False or None, else as text.
 
     Args:
         model: Name of the model, for the message.
@@ -29,7 +32,7 @@ def read_arguments(model: str, texts: Sequence[str], names: Collection[str]) -> 
         try:
             values[name] = json.loads(value)
         except json.JSONDecodeError:
-            values[name] = value
+            values[name] = PYTHON.get(value, value)
     return values
 
 

@@ -183,7 +183,7 @@ def check_mixer(mixer: SequenceMixer, dim: int) -> None:
             f"{name}: its output {given} for tokens of shape {tuple(tokens.shape)} [b t d]; "
             "it must have that of the tokens."
         )
-    _check_registered(name, mixer, outputs)
+    check_registered(name, mixer, outputs)
 
 
 def _check_streams(name: str, streams: Streams) -> None:
@@ -210,9 +210,18 @@ def _check_streams(name: str, streams: Streams) -> None:
         )
 
 
-def _check_registered(name: str, mixer: SequenceMixer, outputs: Tensor) -> None:
-    """Check that all that is learned is a parameter, which optimisers and checkpoints find."""
-    parameters = set(mixer.parameters())
+def check_registered(name: str, module: nn.Module, outputs: Tensor) -> None:
+    """Check that all that is learned is a parameter, which optimisers and checkpoints find.
+
+    Args:
+        name: How an error calls the module.
+        module: What computed the outputs.
+        outputs: Numbers that depend on all that it learns.
+
+    Raises:
+        ConfigError: They depend on a tensor that requires gradients and is no parameter of it.
+    """
+    parameters = set(module.parameters())
     pending: list[Any] = [outputs.grad_fn]
     visited: set[Any] = {None}
     while pending:

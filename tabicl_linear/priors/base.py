@@ -63,6 +63,8 @@ class Tasks(NamedTuple):
     categorical: Bool[Tensor, "b m"]
 
 
+WHERE = "docs/extending.md says what a prior promises"
+
 DTYPES = {"x": torch.float32, "categorical": torch.bool}
 """Dtypes of features and category flags; labels have a check of their own."""
 
@@ -104,11 +106,11 @@ def drawn(prior: Prior, shape: TaskShape, generator: torch.Generator) -> Tasks:
     """
     before = _global_generators()
     tasks = prior.sample_tasks(shape, generator)
-    name, where = type(prior).__name__, "docs/extending.md says what a prior promises"
+    name = type(prior).__name__
     if _global_generators() != before:
         raise DataError(
             f"{name} draws from a global generator of torch or numpy; give every draw the one that "
-            f"it is given (generator=generator), or one seeded by it; {where}."
+            f"it is given (generator=generator), or one seeded by it; {WHERE}."
         )
     if not isinstance(tasks, Tasks):
         raise DataError(f"{name} gives {type(tasks).__name__}, not Tasks(x, y, categorical).")
@@ -118,13 +120,25 @@ def drawn(prior: Prior, shape: TaskShape, generator: torch.Generator) -> Tasks:
         z = getattr(tasks, part)
         actual = tuple(z.shape) if isinstance(z, torch.Tensor) else type(z).__name__
         if actual != size:
-            raise DataError(f"{name} gives {part} of {actual}, not {size}; {where}.")
+            raise DataError(f"{name} gives {part} of {actual}, not {size}; {WHERE}.")
         if part != "y" and z.dtype != DTYPES[part]:
-            raise DataError(f"{name} gives {part} in {z.dtype}, not {DTYPES[part]}; {where}.")
+            raise DataError(f"{name} gives {part} in {z.dtype}, not {DTYPES[part]}; {WHERE}.")
     fault = _fault_of_values(tasks, shape)
     if fault is not None:
-        raise DataError(f"{name} gives {fault}; {where}.")
+        raise DataError(f"{name} gives {fault}; {WHERE}.")
     return tasks
+
+
+def check_repeatable(prior: Prior, shape: TaskShape) -> None:
+    """Raise `DataError` if two draws from one seed differ, so that no run could be repeated."""
+    first, second = (drawn(prior, shape, torch.Generator().manual_seed(0)) for _ in range(2))
+    if not all(
+        torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(first, second, strict=True)
+    ):
+        raise DataError(
+            f"{type(prior).__name__} draws two different tasks from one seed; draw all numbers "
+            f"from the given generator, and let no draw depend on earlier ones; {WHERE}."
+        )
 
 
 def _fault_of_values(tasks: Tasks, shape: TaskShape) -> str | None:

@@ -2,12 +2,14 @@
 
 import math
 from abc import ABC, abstractmethod
+from numbers import Real
 from typing import Any
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.types import Tensor
 
 
 class StepSchedule(LRScheduler, ABC):
@@ -36,8 +38,19 @@ class StepSchedule(LRScheduler, ABC):
         """Return m(step), between 0 (the floor) and 1 (the full learning rate)."""
 
     def get_lr(self) -> list[float | Any]:
-        """The learning rate of each parameter group at the current step."""
-        m = float(self.multiplier(self.last_epoch))  # NumPy's would be in checkpoints
+        """The learning rate of each parameter group at the current step.
+
+        Raises:
+            ConfigError: `multiplier`, which may be a user's own, gives no number of at least 0.
+        """
+        given: Any = self.multiplier(self.last_epoch)
+        # NumPy's numbers would be in checkpoints.
+        m = float(given) if isinstance(given, Real | Tensor) else math.nan
+        if not 0 <= m < math.inf:
+            raise ConfigError(
+                f"{type(self).__module__}.{type(self).__qualname__}: its multiplier of step "
+                f"{self.last_epoch} is {given!r}; it must be a number of at least 0."
+            )
         return [self.floor + (lr - self.floor) * m for lr in self.base_lrs]
 
     def state_dict(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.training.after_step import AfterStep, make_up
 from tabicl_linear.training.metric_names import GRADIENT_NORM, LEARNING_RATE, LOSS
 from tabicl_linear.training.optimizer_checks import check_eps, check_makes, take_options
+from tabicl_linear.training.part_checks import check_readout, check_strategy
 from tabicl_linear.training.schedule import PlannedSchedule
 from tabicl_linear.training.scores import MeanScores, cross_entropy, score
 from tabicl_linear.training.state_passing import PassedStates, StatePassing
@@ -53,8 +54,8 @@ class InContextTask(LightningModule):
         compile_dense: Run everything between the mixers' rules through torch.compile.
 
     Raises:
-        ConfigError: The parts do not fit together, or the mixer's states or outputs have another
-            shape than they must.
+        ConfigError: The parts do not fit together, or mixer, readout or strategy break a promise
+            that a few tokens show.
     """
 
     def __init__(
@@ -75,12 +76,17 @@ class InContextTask(LightningModule):
             warnings.filterwarnings("ignore", "Attribute 'strategy' is an instance", UserWarning)
             self.save_hyperparameters(logger=False)
         check(backend)
-        if torch.get_default_device().type != "meta":  # where only sizes are asked for
+        has_values = torch.get_default_device().type != "meta"  # where only sizes are asked for
+        if has_values:
             with torch.random.fork_rng(devices=[]):  # the model draws the same weights without
                 check_mixer(mixer(architecture.dim, architecture.num_heads), architecture.dim)
         self.model = InContextModel.from_parts(
             mixer, readout, strategy=strategy, architecture=architecture, backend=backend
         )
+        if has_values:
+            block = self.model.backbone.layers()[0]
+            check_readout(block.readout, block.mixer, architecture.dim)
+            check_strategy(strategy, architecture.dim)
         if state_passing is not None:
             state_passing.check(self.model)
         check_makes(optimizer, schedule, self.model)

@@ -240,6 +240,12 @@ class TestFilesThatCannotBeUsed:
         lock.mkdir()
         self.refused(capfd, ["fit", "--ckpt_path", last], str(lock))
 
+    def test_an_export_in_place_of_a_checkpoint(self, tmp_path, capfd):
+        path = tmp_path / "model.safetensors"
+        path.touch()
+        words = "an export holds the weights alone", "Starting from other weights"
+        self.refused(capfd, ["fit", "--ckpt_path", path], str(path), *words)
+
     def test_a_config_that_is_not_utf_8(self, tiny, tmp_path, capfd):
         path = tmp_path / "latin.yaml"
         path.write_bytes("name: Größe".encode("latin-1"))

@@ -235,6 +235,27 @@ class Sizes(Prior):
 class Watch(Callback):
     def __init__(self, every):
         raise AssertionError
+
+
+class Ends(Readout):
+    is_causal = True
+    check = lambda self, rule: None
+    query = lambda self, rule, x, state: rule.read(x.q, state)
+
+    def __init__(self, num_heads):
+        super().__init__()
+
+    def context(self, rule, x, state):
+        final = rule.fold(x, state)
+        return self.query(rule, x, final), final
+
+
+class Lone(Strategy):
+    multi_target_tokens = multi_target_outputs = None
+    context_tokens = lambda self, rows, labels: rows + labels
+
+    def query_tokens(self, rows):
+        return rows
 '''
 LINES = {
     "readout": "model: {readout: {class_path: new_readout.Scaled, init_args: {start: 0.5}}}",
@@ -476,6 +497,8 @@ EXPLAINED = ("Narrow", "Half", "Bare", "Early", "Unsaid", "Part")
         ("strategy Part", "model.strategy: needy.Part is abstract; it has to define multi_target"),
         ("readout Unsaid", "abstract class Unsaid with abstract method is_causal"),
         ("readout Choosy", "needy.py, line 78: start=0.0 is below 1; give it"),
+        ("readout Ends", "needy.Ends: its context reads three tokens otherwise"),
+        ("strategy Lone", "Lone.query_tokens() takes 2 positional arguments but 3 were given; doc"),
     ],
 )
 def test_a_part_that_cannot_be_made_is_bad_input(part, words, tmp_path, monkeypatch, capfd):

@@ -52,6 +52,25 @@ def one_line_error(capsys):
     return lines[0]
 
 
+def test_options_about_text_are_refused_where_no_file_is_text(folder, model, tables, capsys):
+    for name, table in zip(("train", "test"), tables, strict=True):
+        table.to_parquet(folder / f"{name}.parquet")
+    options = ["--na-values", "wide", "--sep", ";"]
+    assert run(folder, model, *options, train="train.parquet", test="test.parquet") == 2
+    assert one_line_error(capsys).endswith(
+        "--sep, --na-values: for CSV and TSV files, and these are Parquet; leave it out."
+    )
+    assert run(folder, model, "--na-values", "wide", train="train.parquet") == 0
+
+
+def test_columns_may_be_named_by_several_options(folder, model):
+    columns = ["sepal length (cm)", "kind"]
+    assert run(folder, model, "--drop", *columns, output="one.csv") == 0
+    several = [word for column in columns for word in ("--drop", column)]
+    assert run(folder, model, *several, output="several.csv") == 0
+    assert (folder / "one.csv").read_text() == (folder / "several.csv").read_text()
+
+
 def test_csv_to_csv_equals_the_classifier(folder, model, tables, capsys):
     train, test = tables
     assert run(folder, model) == 0

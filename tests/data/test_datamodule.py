@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from tabicl_linear.data.datamodule import PriorDataModule
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.priors import (
     GaussianUniformPrior,
     Mixture,
+    Prior,
     TabPFNv1Prior,
     WithTableEffects,
 )
@@ -36,6 +37,24 @@ def test_runs_of_all_seeds_are_scored_on_the_same_tasks():
     assert equal(contents(first.val_dataloader()), contents(second.val_dataloader()))
     assert equal(contents(first.test_dataloader()), contents(second.test_dataloader()))
     assert not equal(contents(first.train_dataloader()), contents(second.train_dataloader()))
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_prior_whose_draws_depend_on_earlier_ones_is_refused(repeats):
+    class Drifting(Prior):
+        scale = 1.0
+
+        def sample_tasks(self, shape, generator):
+            self.scale += not repeats
+            tasks = GaussianUniformPrior().sample_tasks(shape, generator)
+            return tasks._replace(x=tasks.x * self.scale)
+
+    module = PriorDataModule(Drifting(), SHAPES)
+    if repeats:
+        module.train_dataloader()
+        return
+    with pytest.raises(DataError, match="Drifting draws two different tasks from one seed"):
+        module.train_dataloader()
 
 
 def test_the_three_sets_are_disjoint():

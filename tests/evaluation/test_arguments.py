@@ -14,8 +14,9 @@ def path(tmp_path_factory):
     return tiny_model.save(tiny_model.untrained(), tmp_path_factory.mktemp("model") / "tiny.ckpt")
 
 
-def test_the_classifier_gets_them(path):
-    arguments = [["two", "n_estimators=2", "trees=false", "long_context=blocks"]]
+@pytest.mark.parametrize("false", ["false", "False"])
+def test_the_classifier_gets_them(path, false):
+    arguments = [["two", "n_estimators=2", f"trees={false}", "long_context=blocks"]]
     plain, two = candidates([f"one={path}", f"two={path}"], [], "default", arguments)
     classifier = two.make(1)
     assert (classifier.n_estimators, classifier.trees, classifier.long_context) == (

@@ -155,3 +155,15 @@ def test_rates_of_an_own_schedule_are_numbers_of_python():
     seen = rates(*make(schedule=Waves, floor=0.0), 3)
     assert [type(rate) for rate in seen] == [float] * 3
     assert seen[2] == pytest.approx(3e-5 * math.cos(0.2))
+
+
+@pytest.mark.parametrize("given", [None, "1", math.nan, math.inf, -0.5])
+def test_an_own_schedule_that_gives_no_rate_is_named(given):
+    """A negative one would climb the loss."""
+
+    class Waves(StepSchedule):
+        def multiplier(self, step):
+            return 1.0 if step < 2 else given
+
+    with pytest.raises(ConfigError, match=rf"Waves: its multiplier of step 2 is {given!r}; it"):
+        rates(*make(schedule=Waves, floor=0.0), 3)

@@ -64,6 +64,8 @@ def checked_table(X: Any) -> Table:
             remedy = "real numbers, text or dates, rows of equal length, or an iterator of pieces "
             remedy += "(iter(pieces) of a list of pairs of X and y)"
         raise DataError(f"{reason}. Give a table: {remedy}.") from error
+    if isinstance(X, list | tuple) and array.dtype.kind == "U":
+        array = np.array(X, dtype=object)  # NumPy makes text of numbers that stand beside text
     return computable_array(array)
 
 

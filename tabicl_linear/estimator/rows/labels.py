@@ -74,10 +74,10 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
         check_classification_targets(labels)
     except TypeError as error:  # bytes
         raise DataError(without_values(error)) from error
-    except ValueError as error:
+    except ValueError as error:  # fractions
         raise DataError(
-            f"{without_values(error)} Labels such as {reprlib.repr(labels.tolist()[0])} are not "
-            "classes; give one class per row, for example by cutting numbers into ranges."
+            f"{without_values(error)} Labels such as {labels[labels % 1 != 0][0]} are not classes; "
+            "give one class per row, for example by cutting numbers into ranges."
         ) from error
     return labels
 

@@ -13,6 +13,7 @@ import torch
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.rows.frames import computable, computable_array, from_other_library
+from tabicl_linear.estimator.rows.labelled import checked_table
 
 ROWS = 20
 LABELS = ["a", "b"] * (ROWS // 2)
@@ -332,3 +333,12 @@ class TestNames:
 
     def test_frames_that_need_no_change_are_not_copied(self, frame):
         assert computable(frame) is frame
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_numbers_beside_text_in_nested_lists_stay_numbers(kind):
+    """As rows of a database are given, where NumPy would make text of all of them."""
+    rows = [kind(row) for row in ([1.5, 2, "a"], [0.5, True, "b"])]
+    table = checked_table(rows)
+    assert table.tolist() == [[1.5, 2, "a"], [0.5, True, "b"]]
+    assert checked_table([["1.5", "a"], ["0.5", "b"]]).tolist() == [["1.5", "a"], ["0.5", "b"]]
