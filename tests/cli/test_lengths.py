@@ -10,8 +10,8 @@ from tiny_model import RECIPE, save, untrained
 from tabicl_linear import recipe
 from tabicl_linear.__main__ import main
 
-SMALL = ["--max-rows", "300", "--lengths", "50", "100", "300", "--queries", "30"]
-SMALL += ["--classes", "3", "--features", "4"]
+SMALL = ["--max-rows", "300", "--queries", "30", "--classes", "3", "--features", "4"]
+LENGTHS = ["--lengths", "50", "100", "300"]
 CAUSAL = {"class_path": "tabicl_linear.readouts.Causal", "init_args": {}}
 SOFTMAX = {"class_path": "tabicl_linear.mixers.softmax.Softmax", "init_args": {}}
 COLUMNS = ["dataset", "model", "num_rows", "roc_auc", "accuracy", "log_loss", "checksum"]
@@ -43,7 +43,8 @@ def softmax(tmp_path):
 
 
 def call(*options):
-    return main(["lengths", *SMALL, *map(str, options)])
+    lengths = [] if "--lengths" in options else LENGTHS
+    return main(["lengths", *SMALL, *lengths, *map(str, options)])
 
 
 def test_results_summary_and_figure(tmp_path, fs, causal, softmax, capsys):
@@ -101,7 +102,7 @@ def test_shards_and_later_calls_add_up_to_one_run(tmp_path, causal, capsys):
 def test_a_killed_run_goes_on(forked, tmp_path, fs):
     """Kill -9 in the middle; the rest is made, and nothing is made again."""
     out = tmp_path / "out"
-    options = ["lengths", *SMALL, "--checkpoint", fs, "--output", str(out), "--datasets"]
+    options = ["lengths", *SMALL, *LENGTHS, "--checkpoint", fs, "--output", str(out), "--datasets"]
     parts = out / "parts"
     run = forked(main, *options, 100_000)
     run.wait_until(lambda: parts.is_dir() and len(list(parts.glob("0*.parquet"))) >= 2)
