@@ -39,6 +39,9 @@ class OneLineArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the message with a pointer to the help."""
+        several = any(action.option_strings and action.nargs == "+" for action in self._actions)
+        if several and "arguments are required" in message and self._get_positional_actions():
+            message += " (options such as --drop A B take all words that follow; files go before)"
         raise ConfigError(f"{message}; `{self.prog} --help` lists the options.")
 
     def parse_known_args(  # type: ignore[override]

@@ -71,6 +71,15 @@ def test_columns_may_be_named_by_several_options(folder, model):
     assert (folder / "one.csv").read_text() == (folder / "several.csv").read_text()
 
 
+def test_an_option_that_takes_the_files_as_its_values_is_explained(capsys):
+    assert (
+        main(["predict", "--target", "y", "--output", "o.csv", "--drop", "id", "a.csv", "b.csv"])
+        == 2
+    )
+    error = one_line_error(capsys)
+    assert "required: train, test (options such as --drop A B take all words" in error
+
+
 def test_csv_to_csv_equals_the_classifier(folder, model, tables, capsys):
     train, test = tables
     assert run(folder, model) == 0
