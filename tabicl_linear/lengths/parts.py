@@ -164,9 +164,9 @@ def _file(folder: Path, index: int) -> Path:
 
 
 def _differing(a: Any, b: Any) -> tuple[str, str]:
-    """Describe two different values of a setting; of dictionaries, only the first difference."""
+    """Describe two different values of a setting; of dictionaries, keys or the first difference."""
     if isinstance(a, dict) and isinstance(b, dict):
-        keys = differing(a, b)[:1]
-        a, b = ({key: part.get(key) for key in keys} for part in (a, b))
+        keys = differing(a, b)[:1] if a.keys() == b.keys() else []
+        a, b = ({key: part[key] for key in keys} or list(part) for part in (a, b))
     first, second = ("nothing" if part is None else json.dumps(part)[:160] for part in (a, b))
     return first, second

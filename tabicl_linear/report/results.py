@@ -205,6 +205,6 @@ def _check_unique(rows: pd.DataFrame, folders: Sequence[Path]) -> None:
     if not twice.empty:
         what = ", ".join(str(x) for x in twice[SCORE].iloc[0])
         raise DataError(
-            f"{what}: two results in {', '.join(map(str, folders))}; leave a folder out, or "
-            "evaluate under another name."
+            f"{what}: two results in {', '.join(map(str, folders))}; leave out a folder or "
+            "--name, choose other --models, or evaluate under another name."
         )

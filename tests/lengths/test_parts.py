@@ -151,6 +151,12 @@ def test_the_option_that_differs_is_named(tmp_path):
         open_folder(tmp_path / "run", {"datasets": {"seed": 43, "num_queries": 100}})
 
 
+def test_models_are_listed_where_one_came_or_went(tmp_path):
+    open_folder(tmp_path, {"checkpoints": {"a": "1f", "b": "2e"}})
+    with pytest.raises(ConfigError, match=r'checkpoints \["a", "b"\] and not \["a"\]:'):
+        open_folder(tmp_path, {"checkpoints": {"a": "1f"}})
+
+
 def test_folders_that_hold_something_else_are_left_alone(tmp_path):
     (tmp_path / "mine.txt").touch()
     with pytest.raises(ConfigError, match="holds other files"):
