@@ -16,6 +16,8 @@ UNSEEN = [
     for option in (f"--{name}.every_n_steps", "0")
 ]
 """Nothing looks at the model: drawing the tasks, and then the pictures, takes longer than steps."""
+SMALL = ["model.architecture.depth=1", "model.architecture.dim=32"]
+"""Where only data are looked at, the model beside them need not have twelve million parameters."""
 TINY = [
     *("--config", str(CONFIGS / "deltanet_fs_decay.yaml")),
     *("--config", str(CONFIGS / "smoke.yaml")),

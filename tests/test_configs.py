@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from command_line import CONFIGS, TINY
+from command_line import CONFIGS, SMALL, TINY
 
 from tabicl_linear import build_task
 from tabicl_linear.__main__ import main
@@ -113,7 +113,8 @@ def test_the_protocol_of_the_trainer_is_the_paper_s(capsys):
 
 
 def test_length_overlays_say_what_their_names_say():
-    shapes = {path.stem: build_data(path).shapes for path in (CONFIGS / "length").iterdir()}
+    lengths = (CONFIGS / "length").iterdir()
+    shapes = {path.stem: build_data(path, overrides=SMALL).shapes for path in lengths}
     assert {name: s.row_range for name, s in shapes.items()} == {
         "rows_1k": (1000, 1000),
         "log_uniform_8k": (200, 8000),
@@ -121,7 +122,7 @@ def test_length_overlays_say_what_their_names_say():
         "log_uniform_64k": (200, 64_000),
         "long_compute_matched": (200, 64_000),
     }
-    assert shapes["rows_1k"] == build_data().shapes
+    assert shapes["rows_1k"] == build_data(overrides=SMALL).shapes
     assert shapes["long_compute_matched"].num_rows == ShiftedLogNormalRows()
     assert {s.context_range[0] for s in shapes.values()} == {64}
 
@@ -129,7 +130,7 @@ def test_length_overlays_say_what_their_names_say():
 @pytest.mark.parametrize("most", [8, 16, 64])
 def test_log_uniform_runs_see_6_4_million_datasets(most):
     path = CONFIGS / "length" / f"log_uniform_{most}k.yaml"
-    shapes = build_data(path).shapes
+    shapes = build_data(path, overrides=SMALL).shapes
     sizes = shapes.batch_size
     if isinstance(sizes, int):
         sizes = {1000 * most: sizes}
@@ -214,6 +215,7 @@ def test_rows_and_stages_can_be_set_on_the_command_line():
             "data.shapes.batch_size={300: 4, 5000: 2}",
             "data.shapes.min_context=0.2",
             "data.shapes.max_context=0.8",
+            *SMALL,
         ],
     )
     assert data.shapes.rows(7) == LogUniformRows(200, 300)

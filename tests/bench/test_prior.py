@@ -1,14 +1,14 @@
 """The priors that `tabicl-linear bench prior` times."""
 
 import torch
-from command_line import CONFIGS
+from command_line import CONFIGS, SMALL
 
 from tabicl_linear.bench.prior import QUICK, of_default_weights
 from tabicl_linear.config import build_data
 
 
 def test_the_prior_of_the_default_weights_is_that_of_their_config():
-    configured = build_data(CONFIGS / "prior" / "mixture.yaml").prior
+    configured = build_data(CONFIGS / "prior" / "mixture.yaml", overrides=SMALL).prior
     for seed in range(3):
         drawn, expected = (
             prior.sample_tasks(QUICK, torch.Generator().manual_seed(seed))

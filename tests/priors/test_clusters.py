@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from command_line import CONFIGS
+from command_line import CONFIGS, SMALL
 from sklearn.linear_model import LogisticRegression
 
 from tabicl_linear.config import build_data
@@ -145,7 +145,7 @@ def test_a_shape_that_makes_no_task_is_refused():
 
 
 def test_a_stream_of_the_wide_mixture_goes_on_where_it_stopped():
-    data = build_data(CONFIGS / "prior" / "wide.yaml")
+    data = build_data(CONFIGS / "prior" / "wide.yaml", overrides=SMALL)
     parts = data.prior.prior
     names = ["TabPFNv1Prior", "TreePrior", "ClusterPrior", "RelationPrior"]
     assert [type(part).__name__ for part in parts.priors] == names
@@ -160,4 +160,6 @@ def test_a_stream_of_the_wide_mixture_goes_on_where_it_stopped():
 
     at_once, later = batches(0, 4), batches(2, 4)
     assert all(map(torch.equal, at_once[2:], later))
-    assert isinstance(build_data(CONFIGS / "prior" / "clusters.yaml").prior, ClusterPrior)
+    assert isinstance(
+        build_data(CONFIGS / "prior" / "clusters.yaml", overrides=SMALL).prior, ClusterPrior
+    )

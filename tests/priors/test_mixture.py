@@ -1,6 +1,6 @@
 import pytest
 import torch
-from command_line import CONFIGS
+from command_line import CONFIGS, SMALL
 
 from tabicl_linear.config import build_data
 from tabicl_linear.errors import ConfigError, DataError
@@ -106,7 +106,7 @@ data:
         init_args: {max_categories: 7}
       weights: [0.4, 0.6]
 """)
-    prior = build_data(path).prior
+    prior = build_data(path, overrides=SMALL).prior
     assert isinstance(prior, Mixture)
     assert prior.weights == [0.4, 0.6]
     assert prior.priors[0].sharing == "batch"
@@ -120,12 +120,12 @@ def test_a_bad_weight_in_a_config_is_one_line(tmp_path):
         "data: {prior: {class_path: tabicl_linear.priors.Mixture, init_args: {weights: [1, 1]}}}"
     )
     with pytest.raises(ConfigError, match="sum to 2") as error:
-        build_data(path)
+        build_data(path, overrides=SMALL)
     assert "\n" not in str(error.value)
 
 
 def test_the_overlay_of_the_default_weights_is_half_networks_and_half_trees():
-    prior = build_data(CONFIGS / "prior" / "mixture.yaml").prior
+    prior = build_data(CONFIGS / "prior" / "mixture.yaml", overrides=SMALL).prior
     assert isinstance(prior, WithTableEffects)
     assert isinstance(prior.prior, Mixture)
     assert [type(part).__name__ for part in prior.prior.priors] == ["TabPFNv1Prior", "TreePrior"]
@@ -134,6 +134,6 @@ def test_the_overlay_of_the_default_weights_is_half_networks_and_half_trees():
 
 
 def test_the_overlay_of_trees_is_the_tree_prior():
-    prior = build_data(CONFIGS / "prior" / "trees.yaml").prior
+    prior = build_data(CONFIGS / "prior" / "trees.yaml", overrides=SMALL).prior
     assert isinstance(prior, TreePrior)
     assert prior.max_categories == 256

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from command_line import CONFIGS
+from command_line import CONFIGS, SMALL
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
@@ -129,6 +129,6 @@ def test_a_shape_that_makes_no_task_is_refused():
 
 
 def test_it_is_named_in_a_config():
-    prior = build_data(CONFIGS / "prior" / "relations.yaml").prior
+    prior = build_data(CONFIGS / "prior" / "relations.yaml", overrides=SMALL).prior
     assert isinstance(prior, RelationPrior)
     assert prior.kinds == relations.KINDS

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from command_line import SMALL
 
 from tabicl_linear.config import build_data
 from tabicl_linear.errors import ConfigError, DataError
@@ -138,7 +139,7 @@ data:
       prior: {class_path: tabicl_linear.priors.TreePrior}
       missing: 0.75
 """)
-    prior = build_data(path).prior
+    prior = build_data(path, overrides=SMALL).prior
     assert isinstance(prior, WithTableEffects)
     assert isinstance(prior.prior, TreePrior)
     assert prior.missing == 0.75
