@@ -101,7 +101,7 @@ def test_a_gate_opens_where_rows_left_out_gain():
 
 def test_gates_are_fitted_to_synthetic_tasks_and_kept(whole, monkeypatch, capsys):
     monkeypatch.setattr(gate, "ROWS", LogUniformRows(128, 140))
-    assert gate.main(["--run", str(whole), "--tasks", "6"]) == 0
+    assert gate.main(["--run", str(whole), "--tasks", "3"]) == 0
     assert "trees+learned: always" in capsys.readouterr().out
     kept = gate.read_gates(whole)
     assert list(kept) == ["closed+learned", "trees+learned"]
