@@ -154,7 +154,7 @@ def extended(
     Raises:
         UnsupportedReadout: The model cannot be extended.
         DataError: A label is not one of the classes, or a column cannot be encoded.
-        ConfigError: The states were refined, or the plan asks to refine them.
+        ConfigError: The states were refined, or the plan asks for what needs all rows at once.
     """
     if plan.refine or fitted.refinement is not None:
         raise ConfigError(REFINED_AT_ONCE)
@@ -164,6 +164,8 @@ def extended(
         score = _score(fitted.probabilities(rows.table, plan), codes, fitted.num_rows)
         scores = pd.concat([scores, score], ignore_index=True)
     if fitted.held is not None:
+        # All rows are fitted anew, so arguments that were set since the call before do count.
+        plan.check_pieces(in_order=True)
         fitted.columns.transform(rows.table)  # raises for rows that cannot be encoded
         all_rows = joined_rows(fitted.held, rows)
         # Only the first fit warns of the columns, and the last one, which decides them for good.

@@ -261,6 +261,15 @@ def test_what_cannot_be_encoded_is_not_held(table):
     assert held.n_samples_seen_ == 60
 
 
+@pytest.mark.parametrize("argument", [{"softmax_temperature": "auto"}, {"long_context": "blocks"}])
+def test_what_needs_all_rows_is_refused_at_later_pieces_too(argument, table):
+    x, y = table
+    held = TabICLLinearClassifier().partial_fit(x[:60], y[:60])
+    with pytest.raises(ConfigError, match="needs all rows at once"):
+        held.set_params(**argument).partial_fit(x[60:80], y[60:80])
+    assert held.n_samples_seen_ == 60
+
+
 def test_rows_that_are_held_are_not_those_of_the_caller():
     """Who fills the same arrays for every piece does not change the pieces before."""
     x, y = ruled_table(80)
