@@ -39,9 +39,13 @@ class OneLineArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the message with a pointer to the help."""
-        several = any(action.option_strings and action.nargs == "+" for action in self._actions)
+        several = [
+            x.option_strings[-1] for x in self._actions if x.option_strings and x.nargs == "+"
+        ]
         if several and "arguments are required" in message and self._get_positional_actions():
-            message += " (options such as --drop A B take all words that follow; files go before)"
+            message += (
+                f" (options such as {several[0]} take all words that follow; files go before)"
+            )
         raise ConfigError(f"{message}; `{self.prog} --help` lists the options.")
 
     def parse_known_args(  # type: ignore[override]
