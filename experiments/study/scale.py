@@ -22,7 +22,7 @@ class Scale(NamedTuple):
     """The contents of a file of `scales/`.
 
     Attributes:
-        name: smoke, small, small_4x, medium or paper.
+        name: smoke, small, small_2x, small_4x, medium or paper.
         config: Config that is laid over that of every arm.
         arms: Configs by patterns of names; each is laid over the matching arms, in order.
         trained_rows: Rows of a training table.
