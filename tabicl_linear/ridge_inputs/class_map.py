@@ -92,6 +92,7 @@ def fit_class_map(
 
     It stays at its start if the rows do not `tell_apart` classes. The only row of a class is
     predicted from rows of other classes alone, and a map fitted to such rows would swap classes.
+    Where it would swap them all the same, it is `never_reversed`.
 
     Args:
         shares: Predictions of left-out rows, float64.
@@ -108,7 +109,32 @@ def fit_class_map(
         count = best.shape[1]
         of_tasks[:, :count, :count] = best[..., :-1]
         of_tasks[:, :count, -1] = best[..., -1]
-    return torch.where(tell_apart(targets)[:, None, None], maps, start)
+    maps = torch.where(tell_apart(targets)[:, None, None], maps, start)
+    return never_reversed(maps, targets, present)
+
+
+def never_reversed(
+    maps: Float[Tensor, "b y z"], targets: Float[Tensor, "b n y"], present: Bool[Tensor, "b y"]
+) -> Float[Tensor, "b y z"]:
+    """Maps, but constants in place of those by which a higher share of a class lowers its logit.
+
+    Features that tell nothing predict the mean of the other rows, which is lowest for the class of
+    the row that is left out. A map fitted to such shares reverses them, and a new row that is like
+    a single row of the context would get any class but that row's. The constants are the logits of
+    the class shares, with one more row of each class.
+
+    Args:
+        maps: Maps that were fitted to left-out rows.
+        targets: One-hot labels of these rows; zero for rows that do not count.
+        present: Which classes the context has; others keep their map.
+    """
+    factors = maps[..., :-1] * (present[:, None] & present[:, :, None])
+    # The trace of the factors once the mean over classes is taken off, which no softmax sees.
+    own = factors.diagonal(dim1=1, dim2=2).sum(-1) - factors.sum((1, 2)) / present.sum(-1)
+    logits = (targets.sum(1).to(maps) + 1.0).log().log_softmax(-1)
+    constants = torch.nn.functional.pad(logits.unsqueeze(-1), (logits.shape[1], 0))
+    is_reversed = (own < 0)[:, None, None] & present[..., None]
+    return torch.where(is_reversed, constants, maps)
 
 
 def tell_apart(targets: Float[Tensor, "b n y"]) -> Bool[Tensor, " b"]:

@@ -7,7 +7,13 @@ from ridge_inputs.ridge_models import by_logistic_regression
 from tolerances import CONTRACT, SEARCHED, assert_close
 
 from tabicl_linear.ridge_inputs import class_map as module
-from tabicl_linear.ridge_inputs.class_map import FittedMap, fit_class_map, mapped, scaled
+from tabicl_linear.ridge_inputs.class_map import (
+    FittedMap,
+    fit_class_map,
+    mapped,
+    never_reversed,
+    scaled,
+)
 
 
 def tasks(rows=80, classes=4, number=5):
@@ -102,6 +108,31 @@ def test_absent_classes_keep_their_start_and_do_not_count():
             mapped(shares[one], result[one])[..., present],
             SEARCHED,
         )
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_shares_that_tell_nothing_are_not_reversed(classes):
+    """The mean of the other rows is lowest for the class of the row that is left out."""
+    y = torch.arange(60)[None] % classes
+    targets = F.one_hot(y, classes).double()
+    shares = (targets.sum(1, keepdim=True) - targets) / 59
+    present = torch.ones(1, classes).bool()
+    result = fit_class_map(shares, targets, present, scaled(torch.ones(1, 1).double(), classes))
+    own, other = F.one_hot(torch.tensor([0, 1]), classes).double()
+    logits = mapped(torch.stack([own, other])[None], result)
+    assert_close(logits.softmax(-1), torch.full_like(logits, 1 / classes), CONTRACT)
+
+
+def test_constants_in_place_of_reversed_maps_are_the_shares_of_classes():
+    targets = F.one_hot(torch.tensor([[0, 0, 0, 2, 2]]), 4).double()
+    present = torch.tensor([[True, False, True, False]])
+    upright = scaled(torch.ones(1, 1).double(), 4)
+    assert torch.equal(never_reversed(upright, targets, present), upright)
+    result = never_reversed(-upright, targets, present)
+    logits = mapped(torch.randn(1, 3, 4).double(), result)[..., [0, 2]]
+    expected = torch.tensor([4 / 7, 3 / 7], dtype=torch.float64).expand(1, 3, 2)
+    assert_close(logits.softmax(-1), expected, CONTRACT)
+    assert torch.equal(result[0, [1, 3]], -upright[0, [1, 3]])
 
 
 def test_it_starts_as_one_factor_for_all():

@@ -58,7 +58,7 @@ def test_a_thousand_rows_take_few_operations_and_one_wait(elsewhere):
         empty(features, LOGISTIC).write(features, targets, LOGISTIC)
     assert counting.waits == 1
     assert counting.operations["linalg_cholesky_ex"] <= len(LOGISTIC.sets) + logistic.ITERATIONS
-    assert counting.operations.total() <= 5600
+    assert counting.operations.total() <= 5620
 
 
 @pytest.mark.parametrize("rows", [1, 15, 150])

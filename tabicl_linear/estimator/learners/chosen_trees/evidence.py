@@ -16,6 +16,7 @@ from tabicl_linear.ridge_inputs.class_map import (
     BIAS_PENALTY,
     SHARE_PENALTY,
     fit_class_map,
+    never_reversed,
     scaled,
     tell_apart,
 )
@@ -227,8 +228,10 @@ def class_map(
     losses = confidence_losses(shares[None], targets[None], present[None, None])
     start = scaled(best_confidence(losses), targets.shape[1])
     if targets.shape[1] > MOST_MAPPED:
-        is_told = bool(tell_apart(targets[None]))
-        return _map_of_many(shares, targets, present, start[0]) if is_told else start[0]
+        if not tell_apart(targets[None]):
+            return start[0]
+        fitted = _map_of_many(shares, targets, present, start[0])
+        return never_reversed(fitted[None], targets[None], present[None])[0]
     return fit_class_map(shares[None], targets[None], present[None], start)[0]
 
 
