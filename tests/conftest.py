@@ -1,6 +1,7 @@
 """Fixtures for all tests: seeded, single-threaded, on the CPU."""
 
 import gc
+import importlib.metadata
 import os
 import sys
 
@@ -8,6 +9,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import PurePosixPath
 from threading import RLock
 
@@ -19,6 +21,7 @@ from checked_calls import install
 from jaxtyping import install_import_hook
 from tqdm import tqdm
 
+from tabicl_linear import git
 from tabicl_linear.__main__ import OBJECTS
 
 # Compares with a library that only the environment of `make test-fla` has.
@@ -51,6 +54,10 @@ gc.disable()
 # Else forked processes share a lock of progress bars, and one that is killed while it has it would
 # leave all others waiting.
 tqdm.set_lock(RLock())
+# A run asks git about the checkout, and Lightning all installed packages for callbacks. Neither
+# changes while hundreds of runs are tested in one process, and asking took a tenth of a short run.
+git.git_commit = cache(git.git_commit)
+importlib.metadata.entry_points = cache(importlib.metadata.entry_points)
 install()
 install_import_hook([f"tabicl_linear.{name}" for name in CHECKED], "beartype.beartype")
 

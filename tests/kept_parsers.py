@@ -8,10 +8,10 @@ hundreds of options. Reading does not change a parser (`tests/test_kept_parsers.
 
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 
 Lookups = dict[int, dict[Any, Any]]
 """What a key stands for in each kept parser, by the number of the parser."""
@@ -40,6 +40,7 @@ def install(reader: Any) -> None:
         vars(self).update(attributes[kind])
 
     reader.setup_parser = setup_parser
+    Namespace._parse_key = split_once(Namespace._parse_key)
     for name, module in list(sys.modules.items()):
         if name.startswith("jsonargparse.") and LOOK_UP in vars(module):
             setattr(module, LOOK_UP, remembered(vars(module)[LOOK_UP], lookups))
@@ -57,3 +58,31 @@ def remembered(look_up: Callable[..., Any], lookups: Lookups) -> Callable[..., A
         return actions[dest, exclude]
 
     return find
+
+
+def split_once(find: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method of a namespace; what does not depend on the namespace is done once for a key.
+
+    It is called ten thousand times for a config: a third of the time of reading it.
+    """
+
+    @cache
+    def split(key: str) -> tuple[list[str], str, str]:
+        leaf, _, above = find(Namespace(), key)  # raises an error for what is no key
+        return above.split(".") if above else [], leaf, above
+
+    @wraps(find)
+    def place(self: Namespace, key: str) -> tuple[str, Any, str]:
+        if type(key) is not str:
+            return find(self, key)
+        names, leaf, above = split(key)
+        parent: Any = self
+        for name in names:
+            if type(parent) is not Namespace:
+                break
+            parent = vars(parent).get(name)
+        if parent is None or type(parent) is Namespace:
+            return leaf, parent, above
+        return find(self, key)  # dictionaries, and values that have nothing below them
+
+    return place

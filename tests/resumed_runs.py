@@ -2,7 +2,8 @@
 
 import torch
 
-KEEP = ("--checkpoint.keep_every_n_steps", 1, "--trainer.max_steps", 6)
+UNLOGGED = ("--trainer.logger", "false")
+KEEP = ("--checkpoint.keep_every_n_steps", 1, "--trainer.max_steps", 6, *UNLOGGED)
 
 
 def assert_same(first, second):

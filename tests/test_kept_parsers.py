@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningCLI
 
 from tabicl_linear.config import ConfigCLI
@@ -44,3 +46,25 @@ def test_a_kept_parser_reads_as_a_new_one():
         assert ConfigCLI(SMALL).parser is kept is not Anew(SMALL).parser
     assert [isinstance(x, str) for x in outcomes] == [False, False, True, True, False, False]
     assert outcomes[0] == outcomes[-1] != outcomes[1]
+
+
+BELOW = Namespace(b=1, get=Namespace(c=2), none=None)
+TREE = Namespace(a=BELOW, items={"e": 3, "f": {"g": 4}}, none=None, x=4)
+KEYS = ["a", "a.b", "a.b.c", "a.get.c", "a.get.d", "a.none.e", "items", "items.e", "items.f.g"]
+KEYS += ["items.f.g.h", "none", "none.a", "none.a.b", "x.y", "nothing", "nothing.below.it"]
+
+
+def found(find, key):
+    try:
+        leaf, parent, above = find(TREE, key)
+    except KeyError as error:
+        return str(error)
+    return leaf, id(parent), above
+
+
+@pytest.mark.parametrize("key", [*KEYS, "", ".", "a..b", "a.", "a b", 3, None, ["a"]], ids=str)
+def test_a_key_that_was_split_once_is_found_where_jsonargparse_finds_it(key):
+    own = Namespace._parse_key
+    expected = found(own.__wrapped__, key)
+    assert isinstance(expected, str) == (key not in KEYS)
+    assert found(own, key) == found(own, key) == expected

@@ -10,7 +10,7 @@ import torch
 from command_line import CONFIGS
 from lightning.pytorch import Trainer
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
-from resumed_runs import assert_same
+from resumed_runs import UNLOGGED, assert_same
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from tabicl_linear import build_task
@@ -29,7 +29,7 @@ pytestmark = [
 ]
 CPU = ("--trainer.accelerator", "cpu")
 FORKED = (*CPU, "--trainer.devices", 2, "--trainer.strategy", "ddp_fork")
-KEPT = ("--trainer.max_steps", 3, "--checkpoint.keep_every_n_steps", 1)
+KEPT = ("--trainer.max_steps", 3, "--checkpoint.keep_every_n_steps", 1, *UNLOGGED)
 
 
 def differ(first, second):

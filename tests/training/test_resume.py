@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from command_line import CONFIGS
-from resumed_runs import KEEP, assert_same
+from resumed_runs import KEEP, UNLOGGED, assert_same
 
 from tabicl_linear.__main__ import main
 from tabicl_linear.config import build_data
@@ -68,7 +68,7 @@ def test_resume_is_bit_identical_in_every_precision(fit, load, tmp_path, precisi
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_that_ended_by_epochs_goes_on_bit_identically(fit, load, tmp_path, workers):
     """Epochs of three batches and windows of two: the last window of each holds one."""
-    epochs = ("--trainer.limit_train_batches", 3, "--data.num_workers", workers)
+    epochs = ("--trainer.limit_train_batches", 3, "--data.num_workers", workers, *UNLOGGED)
     assert fit(*epochs, "--trainer.max_epochs", 4, root="whole") == 0
     assert fit(*epochs, "--trainer.max_epochs", 2, root="cut") == 0
     cut = tmp_path / "cut" / "version_0" / "last.ckpt"
@@ -125,6 +125,7 @@ def test_a_resumed_run_is_not_simply_a_repeated_one(fit, load, tmp_path):
 def test_workers_do_not_change_the_weights(fit, load, tmp_path):
     """With the paper's prior, the one that has work for them."""
     prior = ("--data.prior", "tabicl_linear.priors.TabPFNv1Prior", "--trainer.max_steps", 4)
+    prior += UNLOGGED
     assert fit(*prior, root="none") == 0
     assert fit(*prior, "--data.num_workers", 2, root="two") == 0
     none, two = (load(tmp_path / r / "version_0" / "last.ckpt") for r in ("none", "two"))

@@ -14,6 +14,8 @@ from tabicl_linear.__main__ import main
 from tabicl_linear.cli.resume import Resume
 from tabicl_linear.errors import ConfigError
 
+LOGGED = (*KEEP, "--trainer.logger", "true")
+
 
 def test_ridge_inputs_may_change_on_the_way_where_no_parameter_does(fit, load, tmp_path, capfd):
     """Their share of the tasks and their scale; other ridge inputs are another network."""
@@ -78,7 +80,7 @@ def test_limits_of_the_tasks_may_change_where_no_tensor_of_the_network_does(
 @pytest.fixture(scope="module")
 def kept_run(tiny, tmp_path_factory):
     root = tmp_path_factory.mktemp("kept")
-    assert main(["fit", *tiny, *map(str, KEEP), f"--trainer.default_root_dir={root}"]) == 0
+    assert main(["fit", *tiny, *map(str, LOGGED), f"--trainer.default_root_dir={root}"]) == 0
     return root / "version_0"
 
 
@@ -98,7 +100,7 @@ class TestOptionsBesideACheckpoint:
     def test_the_learning_rate_takes_effect_at_the_next_step(self, fit, path, tmp_path):
         options = ("--ckpt_path", path, "--model.optimizer.init_args.lr", 1e-4)
         assert fit(*options, root="new", base=[]) == 0
-        assert fit(*KEEP, "--model.optimizer.init_args.lr", 1e-4, root="fresh") == 0
+        assert fit(*LOGGED, "--model.optimizer.init_args.lr", 1e-4, root="fresh") == 0
         used = self.rates(tmp_path / "new" / "version_0")
         wanted = self.rates(tmp_path / "fresh" / "version_0")
         assert used == {step: rate for step, rate in wanted.items() if step >= 3}
@@ -107,7 +109,7 @@ class TestOptionsBesideACheckpoint:
     def test_max_steps_stretches_the_cosine(self, fit, path, tmp_path):
         options = ("--ckpt_path", path, "--trainer.max_steps", 9)
         assert fit(*options, root="new", base=[]) == 0
-        assert fit(*KEEP, "--trainer.max_steps", 9, root="fresh") == 0
+        assert fit(*LOGGED, "--trainer.max_steps", 9, root="fresh") == 0
         used = self.rates(tmp_path / "new" / "version_0")
         wanted = self.rates(tmp_path / "fresh" / "version_0")
         assert used == {step: rate for step, rate in wanted.items() if step >= 3}
@@ -115,7 +117,8 @@ class TestOptionsBesideACheckpoint:
     def test_a_trunk_turns_into_its_decay(self, fit, load, tmp_path):
         """The same weights as a run that knew from the start when it would decay."""
         schedule = "tabicl_linear.training.schedule.WarmupStableDecay"
-        trunk = (*KEEP, "--model.schedule", schedule, "--model.schedule.init_args.warmup_steps", 2)
+        trunk = (*LOGGED, "--model.schedule", schedule)
+        trunk += ("--model.schedule.init_args.warmup_steps", 2)
         trunk += ("--model.schedule.init_args.floor", 0)
         decay = ("--model.schedule.init_args.decay_start", 4)
         decay += ("--model.schedule.init_args.decay_steps", 3, "--trainer.max_steps", 7)
@@ -133,7 +136,7 @@ class TestOptionsBesideACheckpoint:
         schedule = ("--model.schedule", "tabicl_linear.training.schedule.WarmupLinear")
         schedule += ("--model.schedule.init_args.floor", 0)
         assert fit("--ckpt_path", path, *schedule, root="new", base=[]) == 0
-        assert fit(*KEEP, *schedule, root="fresh") == 0
+        assert fit(*LOGGED, *schedule, root="fresh") == 0
         used = self.rates(tmp_path / "new" / "version_0")
         wanted = self.rates(tmp_path / "fresh" / "version_0")
         assert used == {step: rate for step, rate in wanted.items() if step >= 3}

@@ -6,6 +6,7 @@ import torch
 from command_line import CONFIGS
 from contract.variants import task
 from lightning.pytorch import Trainer
+from resumed_runs import UNLOGGED
 from torch.utils.data import DataLoader
 
 from tabicl_linear import build_task, load_model
@@ -21,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:GPU available but not used"),
 ]
 
-PASSING = ("--config", CONFIGS / "mitigation" / "state_passing.yaml")
+PASSING = ("--config", CONFIGS / "mitigation" / "state_passing.yaml", *UNLOGGED)
 HALF = (*PASSING, "--model.state_passing.reset_probability", 0.5)
 CPU = {"accelerator": "cpu", "devices": 1, "enable_checkpointing": False}
 
@@ -150,7 +151,7 @@ class TestTraining:
         assert torch.equal(*predictions)
 
     def test_resetting_everything_is_training_without_passing(self, fit, load, tmp_path):
-        steps = ("--trainer.max_steps", 2)
+        steps = ("--trainer.max_steps", 2, *UNLOGGED)
         always = ("--model.state_passing.reset_probability", 1)
         assert fit(*steps, root="without") == 0
         assert fit(*PASSING, *always, *steps, root="always") == 0
