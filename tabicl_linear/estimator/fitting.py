@@ -29,7 +29,7 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_gr
 from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.estimator.members.ensemble import Encoded, extended_ensemble, fit_ensemble
 from tabicl_linear.estimator.members.memory import stored
-from tabicl_linear.estimator.notices import silenced
+from tabicl_linear.estimator.notices import shown, silenced, warn_user
 from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan
 from tabicl_linear.estimator.refinement import refined
 from tabicl_linear.estimator.rows.labelled import Rows
@@ -218,6 +218,13 @@ def _fit_held_rows(
     matrix = preprocessor.fit_transform(first.table, labels, more_will_come=not are_enough)
     if are_enough:
         preprocessor = preprocessor.counting(first.table, codes)
+        absent = classes[np.bincount(codes, minlength=len(classes)) == 0]
+        if len(absent):
+            warn_user(
+                f"The first {num_growing:,} rows, which grow the trees, hold no row of classes "
+                f"{shown(as_objects(absent))}, which are told apart the worse for it: if the rows "
+                "are sorted, shuffle them and fit anew."
+            )
     encoded = Encoded(matrix, codes, preprocessor, classes)
     fitted = _fit_members(encoded, plan, learner, in_order=are_enough)
     if not are_enough:
