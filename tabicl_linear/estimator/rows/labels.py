@@ -153,7 +153,7 @@ def class_codes(
     if (codes < 0).any():
         raise DataError(
             f"y holds {as_objects(labels[codes < 0])[0]!r}, which is not one of the classes "
-            f"{as_objects(classes)}: {remedy}."
+            f"{brief(as_objects(classes))}: {remedy}."
         )
     return codes
 

@@ -55,6 +55,12 @@ def test_labels_that_cannot_be_used(labels, message):
     assert "\n" not in str(refusal.value)
 
 
+def test_a_label_beside_many_classes_is_named_in_a_short_line():
+    with pytest.raises(DataError, match=r"^y holds 7000, .* \[0, 1, 2, .*announce") as refusal:
+        class_codes(np.array([7000]), np.arange(5000))
+    assert len(str(refusal.value)) < 300
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint64", "bool", "object"])
 def test_codes_of_labels_of_any_type(dtype):
     classes, labels = np.array([0, 1]).astype(dtype), np.array([1, 0, 1]).astype(dtype)
