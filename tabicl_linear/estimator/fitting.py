@@ -8,7 +8,7 @@ torch up (`plan.computing`).
 """
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -29,7 +29,7 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_gr
 from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.estimator.members.ensemble import Encoded, extended_ensemble, fit_ensemble
 from tabicl_linear.estimator.members.memory import stored
-from tabicl_linear.estimator.notices import silenced
+from tabicl_linear.estimator.notices import shown, silenced, warn_user
 from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan
 from tabicl_linear.estimator.refinement import refined
 from tabicl_linear.estimator.rows.labelled import Rows
@@ -83,9 +83,11 @@ def fit_pieces(
     """
     first = first_rows(pieces)
     if learners.is_causal:
-        fitted = start(first, plan, learners, classes)
+        with _placed(0, first):
+            fitted = start(first, plan, learners, classes)
         for rows in pieces:
-            fitted = extended(fitted, rows, plan, remedy=IN_FIRST_ROWS)
+            with _placed(fitted.num_rows, rows):
+                fitted = extended(fitted, rows, plan, remedy=IN_FIRST_ROWS)
         return fitted
     second = next(pieces, None)
     if second is None:
@@ -94,11 +96,13 @@ def fit_pieces(
     if learners.grow_trees:
         # These rows are in memory anyway, and more of them grow better trees.
         num_growing = max(FIRST_ROWS, rows_that_grow())
-        fitted = start(first, plan, learners, classes, num_growing=num_growing)
+        with _placed(0, first):
+            fitted = start(first, plan, learners, classes, num_growing=num_growing)
         for rows in others:
             # Many rows at a time: each call updates the sums of all pairs of leaves.
             more = first_rows(chain([rows], others))
-            fitted = extended(fitted, more, plan, remedy=IN_FIRST_ROWS)
+            with _placed(fitted.num_rows, more):
+                fitted = extended(fitted, more, plan, remedy=IN_FIRST_ROWS)
         members = fitted.members
         model, states = learners.finished(members.model, members.states)
         return replace(fitted, members=replace(members, model=model, states=states))
@@ -107,6 +111,18 @@ def fit_pieces(
     encoded = _rows_in_file(first, others, plan, classes, folder)
     learner = learners.for_table(encoded.num_classes, len(encoded.codes))
     return _fit_members(encoded, plan, learner, spill=folder)
+
+
+@contextmanager
+def _placed(num_before: int, rows: Rows) -> Iterator[None]:
+    """Let errors about rows say where in the table they are, which has `num_before` before them."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(
+            f"Rows {num_before + 1:,} to {num_before + len(rows.labels):,} of the training table, "
+            f"whose first rows decide how it is read: {error}"
+        ) from error
 
 
 def start(
@@ -202,6 +218,13 @@ def _fit_held_rows(
     matrix = preprocessor.fit_transform(first.table, labels, more_will_come=not are_enough)
     if are_enough:
         preprocessor = preprocessor.counting(first.table, codes)
+        absent = classes[np.bincount(codes, minlength=len(classes)) == 0]
+        if len(absent):
+            warn_user(
+                f"The first {num_growing:,} rows, which grow the trees, hold no row of classes "
+                f"{shown(as_objects(absent))}, which are told apart the worse for it: if the rows "
+                "are sorted, shuffle them and fit anew."
+            )
     encoded = Encoded(matrix, codes, preprocessor, classes)
     fitted = _fit_members(encoded, plan, learner, in_order=are_enough)
     if not are_enough:
@@ -232,9 +255,11 @@ def _rows_in_file(
 
     def parts() -> Iterator[Float32Array]:
         for rows in chain([first], others):
+            with _placed(sum(map(len, labels)), rows):
+                matrix = preprocessor.transform(rows.table)
             # Codes take less memory than the labels of a long table.
             labels.append(rows.labels if classes is None else class_codes(rows.labels, classes))
-            yield preprocessor.transform(rows.table)
+            yield matrix
 
     matrix = stored(parts(), len(preprocessor.used), folder)
     if classes is None:

@@ -201,6 +201,9 @@ def test_a_name_as_labels_of_a_frame():
     frame = pd.DataFrame(TABLE, columns=["a", "b"])
     with pytest.raises(DataError, match=r"y='b' names a column.*give .* table\['b'\] as y"):
         RandomFeatureRidge().fit(frame, "b")
+    one_row = TabICLLinearClassifier()
+    with pytest.raises(DataError, match=r"^y='yes' .*; the label of a single row .*, \['yes'\]\.$"):
+        one_row.partial_fit(frame[:1], np.str_("yes"), classes=["no", "yes"])
 
 
 def test_predictions_that_fail_change_nothing(checkpoint):

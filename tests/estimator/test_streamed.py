@@ -10,6 +10,8 @@ from estimator.files.test_state_file import FEW, table
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator import fitting
+from tabicl_linear.estimator.learners.chosen_trees import divisions
 from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
 from tabicl_linear.estimator.rows import pieces as rows_in_pieces
 from tabicl_linear.estimator.rows import table_file
@@ -104,6 +106,26 @@ def test_a_class_that_comes_late_in_an_iterator_is_told_what_an_iterator_can(tre
         DataError, match=r"'late'.* iterator the first 50,000 rows name .*let a row"
     ):
         fitted.fit(cut(x, late, 45, 50))
+
+
+@pytest.mark.parametrize("kind", ["final", "causal", "trees"])
+def test_errors_of_later_rows_say_where_they_are(kind, checkpoint, small, monkeypatch):
+    """In the training table too, so that "held numbers in the training table" is not all."""
+    monkeypatch.setattr(fitting, "FIRST_ROWS", 40)
+    monkeypatch.setattr(divisions, "LEAST_GROWING", 20)
+    x, y = table(90)
+    x["number"] = x["number"].astype(object)
+    x.loc[x.index[80], "number"] = "on request"
+    model = checkpoint if kind == "final" else tiny_model.untrained(readout="Causal")
+    classifier = TabICLLinearClassifier(model, trees=kind == "trees", n_estimators=1)
+    with pytest.raises(
+        DataError, match=r"Rows \d+ to 90 of the training table, .*'number' .*'on request'"
+    ) as raised:
+        classifier.fit(cut(x, y, 40, 70))
+    assert str(raised.value).startswith(f"Rows {41 if kind == 'trees' else 71} to")
+    if kind != "final":  # which knows the classes only after the last row
+        with pytest.raises(DataError, match=r"^Rows 1 to 40 of .*: y holds one class only"):
+            classifier.fit(cut(x, np.array(["a"] * 40 + ["b"] * 50), 40))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

@@ -413,6 +413,27 @@ def test_few_rows_of_one_class_may_come_first(table, few_rows_grow):
     assert fitted.score(x, y) > 0.6
 
 
+def test_classes_without_a_row_that_grows_trees_are_named_once(
+    table, few_rows_grow, monkeypatch, tmp_path
+):
+    """As in a file that is sorted by class."""
+    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 50)
+    monkeypatch.setattr(rows_in_pieces, "FIRST_ROWS", 70)
+    monkeypatch.setattr(fitting, "FIRST_ROWS", 70)
+    x, y = table
+    order = np.argsort(y, kind="stable")
+    x, y = x.iloc[order], y[order]
+    message = r"^The first 100 rows, which grow the trees, hold no row of classes yes, .* shuffle"
+    with pytest.warns(UserWarning, match=message) as caught:
+        added(TabICLLinearClassifier(), x, y, 90, 180)
+    assert len(caught) == 1
+    x.assign(y=y).to_csv(tmp_path / "sorted.csv", index=False)
+    with pytest.warns(UserWarning, match=message):
+        TabICLLinearClassifier().fit(tmp_path / "sorted.csv", "y")
+    shuffled = np.random.default_rng(0).permutation(240)
+    added(TabICLLinearClassifier(), x.iloc[shuffled], y[shuffled], 90, 180)
+
+
 def test_rows_may_come_one_by_one(table, tmp_path):
     """No column varies over the first row, so all rows are as likely to be of its class."""
     x, y = table

@@ -86,8 +86,9 @@ def with_labels(table: Table, y: Any) -> Rows:
         raise DataError("This estimator requires y to be passed, but the target y is None.")
     if isinstance(y, str):
         raise DataError(
-            f"y={y!r} names a column, as only files take it: give the table without that column, "
-            f"and table[{y!r}] as y."
+            f"y={str(y)!r} names a column, as only files take it: give the table without that "
+            f"column, and table[{str(y)!r}] as y; the label of a single row in a list, "
+            f"[{str(y)!r}]."
         )
     labels = checked_labels(y)
     check_consistent_length(table, labels)

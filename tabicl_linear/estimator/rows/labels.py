@@ -31,6 +31,8 @@ ANNOUNCE = (
 )
 """The remedy that an error names if a class first occurs late."""
 
+LARGEST = 2**63
+"""Whole numbers from this on, and below its negative, are no int64."""
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INFINITY = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
@@ -71,12 +73,14 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
     if labels.dtype == object:
         _refuse_objects(labels)
     try:
-        check_classification_targets(labels)
+        with np.errstate(invalid="ignore"):  # of casting floats beyond int64
+            check_classification_targets(labels)
     except TypeError as error:  # bytes
         raise DataError(without_values(error)) from error
-    except ValueError as error:  # fractions
+    except ValueError as error:  # fractions, and floats beyond int64
+        unusable = (labels % 1 != 0) | (np.abs(labels) >= LARGEST)
         raise DataError(
-            f"{without_values(error)} Labels such as {labels[labels % 1 != 0][0]} are not classes; "
+            f"{without_values(error)} Labels such as {labels[unusable][0]} are not classes; "
             "give one class per row, for example by cutting numbers into ranges."
         ) from error
     return labels
@@ -119,9 +123,10 @@ def labels_of_file(column: pd.Series, name: str) -> npt.NDArray[Any]:
 def typed_labels(labels: pd.Series) -> pd.Series:
     """Convert labels that were read as text to integers, decimals or booleans, if all of them are.
 
-    Numbers that would be written differently, such as 007, stay text. So do words for missing
-    values, except among numbers, where they become missing. Infinity counts as a number: labels
-    with it are refused later, like those of a Parquet file, instead of becoming text classes.
+    Numbers that would be written differently, such as 007, stay text. So do whole numbers beyond
+    int64, of which floats would make several one, and words for missing values, except among
+    numbers, where they become missing. Infinity counts as a number: labels with it are refused
+    later, like those of a Parquet file, instead of becoming text classes.
     """
     present = labels.dropna().unique().tolist()
     plain = [text for text in present if text not in MISSING_WORDS]
@@ -131,8 +136,10 @@ def typed_labels(labels: pd.Series) -> pd.Series:
     )
     if is_number:
         labels = labels.mask(labels.isin(MISSING_WORDS))
-        whole = all(_INTEGER.fullmatch(text) and abs(int(text)) < 2**63 for text in plain)
-        return labels.astype("int64" if whole and labels.notna().all() else "float64")
+        is_whole = all(map(_INTEGER.fullmatch, plain))
+        if is_whole and any(abs(int(text)) >= LARGEST for text in plain):
+            return labels
+        return labels.astype("int64" if is_whole and labels.notna().all() else "float64")
     if present and all(text in _BOOLEANS for text in present) and labels.notna().all():
         return labels.map(_BOOLEANS).astype(bool)
     return labels
@@ -146,7 +153,7 @@ def class_codes(
     if (codes < 0).any():
         raise DataError(
             f"y holds {as_objects(labels[codes < 0])[0]!r}, which is not one of the classes "
-            f"{as_objects(classes)}: {remedy}."
+            f"{brief(as_objects(classes))}: {remedy}."
         )
     return codes
 

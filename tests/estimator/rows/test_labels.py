@@ -55,6 +55,12 @@ def test_labels_that_cannot_be_used(labels, message):
     assert "\n" not in str(refusal.value)
 
 
+def test_a_label_beside_many_classes_is_named_in_a_short_line():
+    with pytest.raises(DataError, match=r"^y holds 7000, .* \[0, 1, 2, .*announce") as refusal:
+        class_codes(np.array([7000]), np.arange(5000))
+    assert len(str(refusal.value)) < 300
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint64", "bool", "object"])
 def test_codes_of_labels_of_any_type(dtype):
     classes, labels = np.array([0, 1]).astype(dtype), np.array([1, 0, 1]).astype(dtype)
@@ -125,7 +131,8 @@ def test_what_is_wrong_with_labels_of_a_file_names_their_column(tmp_path, labels
         (["NA", "None"], ["NA", "None"]),
         (["1", "b"], ["1", "b"]),
         (["9" * 400, "1"], ["9" * 400, "1"]),
-        (["9" * 30, "1"], [1e30, 1.0]),
+        (["9" * 30, "1"], ["9" * 30, "1"]),  # as floats, several would be one
+        ([str(2**63 - 1), "1"], [2**63 - 1, 1]),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -135,9 +142,15 @@ def test_labels_have_the_type_that_they_are_written_in(texts, labels):
     assert {type(label) for label in typed} == {type(label) for label in labels}
 
 
-def test_words_for_missing_values_among_numbers_are_missing():
-    typed = typed_labels(pd.Series(["1", "NA", "2", None], dtype="str"))
+@pytest.mark.parametrize("number", ["1", "9" * 30])
+def test_words_for_missing_values_among_numbers_are_missing(number):
+    typed = typed_labels(pd.Series([number, "NA", "2", None], dtype="str"))
     assert typed.isna().tolist() == [False, True, False, True]
+
+
+def test_floats_beyond_whole_numbers_are_no_labels():
+    with pytest.raises(DataError, match=r"Labels such as 1e\+30 are not classes"):
+        checked_labels(np.array([1.0, 1e30]))
 
 
 @pytest.mark.parametrize("infinite", ["inf", "-Infinity", "+INF"])
