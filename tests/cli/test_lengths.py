@@ -174,7 +174,7 @@ BAD = [
     (["--block-rows", "0"], ["0: give a whole number"]),
     (["--classes", "12"], ["12", "--classes"]),
     (["--features", "30"], ["30", "--features"]),
-    (["--names", "a"], ["1 names for 2"]),
+    (["--names", "a"], ["1 name for 2"]),
     (["--names", "a", "a"], ["'a' occurs twice"]),
     (["--reference", "/nowhere.yaml"], ["/nowhere.yaml"]),
     (["--device", "tpu"], ["device='tpu'"]),
