@@ -142,7 +142,7 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
     from tabicl_linear.parquet import write_table
 
     folder: Path = arguments.output
-    scores = results(folder, COLUMNS, arguments.datasets)
+    scores = results(folder, COLUMNS, arguments.datasets, say)
     if scores.empty:
         say("no dataset has been read yet")
         return

@@ -137,7 +137,7 @@ def _conclude(folder: Path, num_tasks: int) -> None:
     from tabicl_linear.lengths.parts import results
     from tabicl_linear.lengths.scores import half_width
 
-    scores = results(folder, COLUMNS, num_tasks)
+    scores = results(folder, COLUMNS, num_tasks, say)
     with writing_to(folder), written_whole(folder / RESULTS) as path:
         scores.to_csv(path, index=False)
     lines = []

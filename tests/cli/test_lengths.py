@@ -91,8 +91,14 @@ def test_shards_and_later_calls_add_up_to_one_run(tmp_path, causal, capsys):
     assert call(*options, parted, "--datasets", 3, "--shard", "1/2") == 0
     assert call(*options, parted, "--datasets", 4) == 0
     assert call(*options, whole, "--datasets", 4) == 0
+    assert "leave out" not in capsys.readouterr().err
     tables = [pd.read_parquet(folder / "results.parquet") for folder in (parted, whole)]
     pd.testing.assert_frame_equal(*(table[COLUMNS] for table in tables))
+    assert call(*options, parted, "--datasets", 3) == 0
+    assert len(pd.read_parquet(parted / "results.parquet")) == 3 * 3
+    said = capsys.readouterr().err
+    assert "holds 1 part more" in said
+    assert "--datasets 4 takes all" in said
     (whole / "summary.csv").unlink()
     (whole / "summary.csv").mkdir()  # as a full disk, it cannot be written
     assert call(*options, whole, "--datasets", 4) == 2
