@@ -291,7 +291,7 @@ def _no_class(match: re.Match[str], parser: ArgumentParser) -> str:
 
 
 def _other_class(match: re.Match[str], parser: ArgumentParser) -> str:
-    key, value, base = match.groups()
+    key, value, base = match["key"], match["value"], match["base"]
     return f"{key}={value}: no subclass of {base}; give a class path, {_example(key, parser)}."
 
 
@@ -335,8 +335,15 @@ REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
     (r"while (?:parsing|scanning) .*", lambda m, p: f"--config is not valid YAML: {m[0]}"),
     (r'Parser key "(.*?)": Expected a dot import path string: (.*)', _no_class),
     (r'Parser key "(.*?)": .*has no attribute .*Got value: (.*)', _no_class),
+    (r"Parser key \"(.*?)\": Problem with given class_path '(.*?)': module .* has no", _no_class),
     (
-        r"Parser key \"(.*?)\": .*Expected '(.*?)' to be a subclass of (?:<class '|Union\[)?(\w+)",
+        r'Parser key "(?P<key>.*?)": Not a valid subclass of (?P<base>\w+)\. '
+        r"Got value: (?P<value>.*?) Subclass types",
+        _other_class,
+    ),
+    (
+        r"Parser key \"(?P<key>.*?)\": .*Expected '(?P<value>.*?)' to be a subclass of "
+        r"(?:<class '|Union\[)?(?P<base>\w+)",
         _other_class,
     ),
     (
@@ -346,11 +353,9 @@ REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
     ),
     # Of a class that is made later: jsonargparse asks for a function that returns it.
     (
-        r'Parser key "(.*?)": Type .*?(\w+)\] expects a function or a callable class: '
-        r"(?:Unexpected|Expected) .*Got value: (.*)",
-        lambda m, p: (
-            f"{m[1]}={m[3]}: no subclass of {m[2]}; give a class path, {_example(m[1], p)}."
-        ),
+        r'Parser key "(?P<key>.*?)": Type .*?(?P<base>\w+)(?:, [\w.]+\])?\] expects a function or '
+        r"a callable class: (?:Unexpected|Expected) .*Got value: (?P<value>.*)",
+        _other_class,
     ),
     (
         r'Parser key "(.*?)": Type .*a callable class: (cannot import name .*)\. Got value: (.*)',

@@ -10,6 +10,17 @@ def one_line(message: object) -> str:
     return " ".join(str(message).split())
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number and what it counts, such as "1 row" or "2,000 rows".
+
+    Args:
+        count: The number.
+        noun: What one is called.
+        plural: What several are called, if not the noun with an s.
+    """
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """The keys whose values differ, for a message; a key that is missing counts as None."""
     return [key for key in {**one, **other} if one.get(key) != other.get(key)]

@@ -14,6 +14,7 @@ import torch
 
 import tabicl_linear
 from tabicl_linear._version import __version__
+from tabicl_linear.errors import counted
 from tabicl_linear.git import git_commit
 
 
@@ -43,7 +44,7 @@ def describe(device: torch.device) -> dict[str, Any]:
 def sentence(machine: dict[str, Any]) -> str:
     """The result of `describe` in one line."""
     gpu = f"; {machine['gpu']}" if machine["gpu"] else ""
-    threads = "1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
+    threads = counted(machine["threads"], "thread")
     load = " ".join(f"{load:.1f}" for load in machine["load_average"])
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {threads}{gpu}; torch "

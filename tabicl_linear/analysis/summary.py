@@ -6,6 +6,7 @@ import pandas as pd
 
 from tabicl_linear.analysis.inspection import Inspection, Plan
 from tabicl_linear.analysis.rate_profiles import WRITE_RATE, token_means
+from tabicl_linear.errors import counted
 
 DRIFTED = 0.9
 """States count as drifted if their cosine to the reference, mean over layers, is below this."""
@@ -76,8 +77,9 @@ def _model(one: Inspection, plan: Plan) -> str:
     mixer, readout = type(blocks[0].mixer).__name__, type(blocks[0].readout).__name__
     size = sum(parameter.numel() for parameter in one.model.parameters())
     return (
-        f"{one.name}: {mixer}, {readout}, {len(blocks)} layers x {blocks[0].mixer.num_heads} "
-        f"heads, width {one.model.architecture.dim}, {size:,} parameters"
+        f"{one.name}: {mixer}, {readout}, {counted(len(blocks), 'layer')} x "
+        f"{counted(blocks[0].mixer.num_heads, 'head')}, "
+        f"width {one.model.architecture.dim}, {size:,} parameters"
     )
 
 
@@ -86,14 +88,15 @@ def _trained(one: Inspection, plan: Plan) -> str:
     rows = provenance.get("trained_rows")
     if rows is None:
         return "not known: the file does not say"
-    return f"{rows[0]:,} to {rows[1]:,} rows of context, {provenance.get('steps', 0):,} steps"
+    steps = counted(provenance.get("steps", 0), "step")
+    return f"{rows[0]:,} to {counted(rows[1], 'row')} of context, {steps}"
 
 
 def _looked_at(one: Inspection, plan: Plan) -> str:
     tasks, _, columns = plan.probe.x.shape
     return (
-        f"{tasks} tasks of {columns} columns, {plan.lengths[0]:,} to {plan.lengths[-1]:,} rows, "
-        f"reference {plan.reference:,}"
+        f"{counted(tasks, 'task')} of {counted(columns, 'column')}, "
+        f"{plan.lengths[0]:,} to {plan.lengths[-1]:,} rows, reference {plan.reference:,}"
     )
 
 
@@ -166,7 +169,7 @@ def _remembers(one: Inspection, plan: Plan) -> str:
         layer: _half_life(part) for layer, part in one.tables["contribution"].groupby("layer")
     }
     short, long = min(halves, key=halves.__getitem__), max(halves, key=halves.__getitem__)
-    least, most = f"{halves[short]:,}", f"{halves[long]:,} token{'s' * (halves[long] != 1)}"
+    least, most = f"{halves[short]:,}", counted(halves[long], "token")
     if halves[short] == halves[long]:
         return f"half of a state's weight is of the last {most} {_all_of(halves)}"
     return (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tabicl_linear import files
 from tabicl_linear.cli.parser import count
-from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.errors import CheckpointError, ConfigError, counted
 from tabicl_linear.shipped import checkpoint_path
 from tabicl_linear.signals import ended_at_once
 
@@ -53,7 +53,9 @@ def named(paths: Sequence[Path], names: Sequence[str] | None = None) -> dict[str
     """
     names = _short_names(paths) if names is None else list(names)
     if len(names) != len(paths):
-        raise ConfigError(f"--names gives {len(names)} names for {len(paths)} checkpoints.")
+        raise ConfigError(
+            f"--names gives {counted(len(names), 'name')} for {counted(len(paths), 'checkpoint')}."
+        )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(

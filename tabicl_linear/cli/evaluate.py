@@ -10,7 +10,7 @@ from tabicl_linear.cli.checkpoints import add_trust
 from tabicl_linear.cli.extras import BENCHMARKS, require
 from tabicl_linear.cli.outputs import check_folder, say
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, counted
 from tabicl_linear.shards import WHOLE, Shard
 from tabicl_linear.signals import ended_at_once
 
@@ -69,7 +69,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         failed = run(evaluation, content, output, _say)
     _say(f"wrote {output / RESULTS}")
     if failed:
-        _say(f"{failed} trials failed; the column error of {RESULTS} says why")
+        _say(f"{counted(failed, 'trial')} failed; the column error of {RESULTS} says why")
     return 1 if failed else 0
 
 

@@ -21,7 +21,7 @@ from tabicl_linear.analysis.summary import summarise
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.cli.checkpoints import named
 from tabicl_linear.cli.outputs import say, warnings_as_lines, writing_to
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, counted
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.estimator.rows.table_file import TableFile
@@ -93,7 +93,8 @@ def table_probe(
     most = min(model.architecture.num_classes for model in models)
     if not 2 <= num_classes <= most:
         raise DataError(
-            f"--target {labels.name!r} has {num_classes} classes; give a column of 2 to {most}."
+            f"--target {labels.name!r} has {counted(num_classes, 'class', 'classes')}; give a "
+            f"column of 2 to {most}."
         )
     classes, codes = np.unique(checked_labels(labels), return_inverse=True)
     preprocessor = TablePreprocessor().fit(table)
@@ -102,8 +103,8 @@ def table_probe(
     num_queries = min(NUM_QUERIES, int(len(codes) * QUERY_SHARE))
     if num_queries < 1 or len(codes) - num_queries < len(classes):
         raise DataError(
-            f"The table has {len(codes)} rows for {len(classes)} classes: too few for a context "
-            "and queries; give a longer one."
+            f"The table has {counted(len(codes), 'row')} for {len(classes)} classes: too few for "
+            "a context and queries; give a longer one."
         )
     generator, y = torch.Generator().manual_seed(SEED), torch.from_numpy(codes)
     orders = [torch.randperm(len(codes), generator=generator) for _ in range(num_tasks)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, loaded, named
 from tabicl_linear.cli.outputs import say, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, counted
 from tabicl_linear.files import written_whole
 from tabicl_linear.shards import WHOLE, Shard
 from tabicl_linear.signals import ended_at_once
@@ -142,7 +142,7 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
     from tabicl_linear.parquet import write_table
 
     folder: Path = arguments.output
-    scores = results(folder, COLUMNS, arguments.datasets)
+    scores = results(folder, COLUMNS, arguments.datasets, say)
     if scores.empty:
         say("no dataset has been read yet")
         return
@@ -162,7 +162,8 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
             summary.to_csv(path, index=False)
         draw(summary, trained, folder / FIGURE)
     say(f"peak memory {peak_megabytes():,.0f} MB")
+    datasets = counted(scores["dataset"].nunique(), "dataset")
     for metric in metrics:
-        print(f"{metric}, mean over {scores['dataset'].nunique()} datasets ± 95 % interval\n")
+        print(f"{metric}, mean over {datasets} ± 95 % interval\n")
         print(f"{markdown(summary, metric)}\n")
     say(f"wrote {folder / RESULTS}, {folder / SUMMARY} and {folder / FIGURE}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, loaded, named
 from tabicl_linear.cli.outputs import say, warnings_as_lines, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, counted
 from tabicl_linear.files import written_whole
 from tabicl_linear.pages import markdown, plus_minus
 from tabicl_linear.signals import ended_at_once
@@ -137,7 +137,7 @@ def _conclude(folder: Path, num_tasks: int) -> None:
     from tabicl_linear.lengths.parts import results
     from tabicl_linear.lengths.scores import half_width
 
-    scores = results(folder, COLUMNS, num_tasks)
+    scores = results(folder, COLUMNS, num_tasks, say)
     with writing_to(folder), written_whole(folder / RESULTS) as path:
         scores.to_csv(path, index=False)
     lines = []
@@ -149,10 +149,11 @@ def _conclude(folder: Path, num_tasks: int) -> None:
             lines.append([str(model), title, f"{before.mean():.4f}", f"{after.mean():.4f}", gain])
     header = ["model", "score", "as fitted", "optimised", "difference ± 95 % interval"]
     print(markdown(header, lines))
+    of = counted(num_tasks, "dataset or fold", "datasets or folds")
+    epochs = counted(round(scores["best_epoch"].median()), "epoch")
     updates = scores["smallest_update"].min(), scores["largest_update"].max()
     print(
-        f"\n{num_tasks} datasets or folds of {scores['num_rows'].min():,} rows; best after "
-        f"{scores['best_epoch'].median():.0f} epochs (median); relative updates of layers "
-        f"{updates[0]:.2g} to {updates[1]:.2g}."
+        f"\n{of} of {scores['num_rows'].min():,} rows; best after {epochs} (median); relative "
+        f"updates of layers {updates[0]:.2g} to {updates[1]:.2g}."
     )
     say(f"wrote {folder / RESULTS}")

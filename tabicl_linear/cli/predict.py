@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tabicl_linear.cli.checkpoints import add_trust
 from tabicl_linear.cli.outputs import say, warnings_as_lines
 from tabicl_linear.cli.parser import OneLineArgumentParser
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, counted
 from tabicl_linear.shipped import WEIGHTS
 from tabicl_linear.signals import ended_at_once, exit_by, handled
 
@@ -67,8 +67,9 @@ def _at_once(options: argparse.Namespace) -> str:
     write_table(with_predictions(tables.ids, classes, probabilities, label_type), options.output)
     rows, columns = tables.train.shape
     return (
-        f"read {train.name}: {rows} rows, {columns} columns, classes {shown(list(classes))}; "
-        f"wrote {options.output}: {len(tables.test)} rows"
+        f"read {train.name}: {counted(rows, 'row')}, {counted(columns, 'column')}, "
+        f"classes {shown(list(classes))}; "
+        f"wrote {options.output}: {counted(len(tables.test), 'row')}"
     )
 
 

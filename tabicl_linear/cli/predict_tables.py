@@ -13,7 +13,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.cli.date_text import read_dates_of
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, counted
 from tabicl_linear.estimator.notices import brief, check_columns, listed, shown, warn_user
 from tabicl_linear.estimator.rows.labels import labels_of_file, typed_labels
 from tabicl_linear.estimator.rows.table_file import TableFile, is_text
@@ -160,8 +160,9 @@ def summary(
 ) -> str:
     """A line that says what was read, in pieces, and how many rows were written."""
     return (
-        f"read {options.train}: {classifier.n_samples_seen_} rows, {classifier.n_features_in_} "
-        f"columns, {len(classifier.classes_)} classes; wrote {options.output}: {num_rows} rows"
+        f"read {options.train}: {counted(classifier.n_samples_seen_, 'row')}, "
+        f"{counted(classifier.n_features_in_, 'column')}, {len(classifier.classes_)} classes; "
+        f"wrote {options.output}: {counted(num_rows, 'row')}"
     )
 
 

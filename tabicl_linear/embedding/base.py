@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from torch import nn
 
 from tabicl_linear.embedding.labels import Labels
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, counted
 from tabicl_linear.types import Float, Int, Tensor
 
 
@@ -32,8 +32,9 @@ class Embedding(nn.Module, ABC):
         """Raise `DataError` if a table has more columns than the model takes, or none."""
         if not 1 <= num_columns <= self.num_features:
             raise DataError(
-                f"The table has {num_columns} columns; this model takes 1 to {self.num_features}. "
-                "Select columns, or ensemble over subsets of them as TabICLLinearClassifier does."
+                f"The table has {counted(num_columns, 'column')}; this model takes 1 to "
+                f"{self.num_features}. Select columns, or ensemble over subsets of them "
+                "as TabICLLinearClassifier does."
             )
 
     def labels(self, y: Int[Tensor, "b n"], num_columns: int) -> Float[Tensor, "g n d"]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 import torch
 
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.errors import ConfigError, DataError, counted
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.many_classes import Problem, problems
 from tabicl_linear.estimator.members.ensemble import Encoded, FittedEnsemble, as_seen
@@ -37,7 +37,9 @@ def diagnosis(
         )
     num_rows = len(rows.matrix)
     if num_rows < MIN_ROWS:
-        raise DataError(f"{num_rows} rows: give at least {MIN_ROWS} to look into states.")
+        raise DataError(
+            f"{counted(num_rows, 'row')}: give at least {MIN_ROWS} to look into states."
+        )
     if row_orders < 2:
         raise ConfigError(f"row_orders={row_orders}: give at least 2 orders to compare.")
     tables, members_before = list[pd.DataFrame](), 0

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.errors import ConfigError, DataError, counted
 from tabicl_linear.estimator.base import EnsembleClassifier
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def dask_predict_proba(classifier: EnsembleClassifier, ddf: "DataFrame") -> "Dat
     classifier.preprocessor_.align(pd.DataFrame(columns=names))
     if len(names) != classifier.n_features_in_:
         raise DataError(
-            f"The table has {len(names)} columns and the training table had "
+            f"The table has {counted(len(names), 'column')} and the training table had "
             f"{classifier.n_features_in_}: give the same columns."
         )
     meta = pd.DataFrame(columns=names_of(classifier), dtype=np.float64)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.errors import ConfigError, DataError, one_line
 from tabicl_linear.evaluation.protocol import (
     CC18,
     TABARENA,
@@ -53,12 +53,16 @@ class Source:
             DataError: The file cannot be read, or its target is missing.
         """
         if not self.path.is_file():
-            raise DataError(f"The table {self.name} is listed, but there is no file {self.path}.")
+            raise DataError(
+                f"The table {self.name} is listed, but there is no file {self.path}: mend the "
+                "index, or put the file there."
+            )
         try:
             frame = pd.read_parquet(self.path)
         except (OSError, ValueError) as error:
             raise DataError(
-                f"The table {self.name} in {self.path} cannot be read as Parquet: {error}"
+                f"The table {self.name} in {self.path} cannot be read as Parquet "
+                f"({one_line(error)}); write or download the file again."
             ) from error
         return encode(frame, self.target, name=self.name, openml_id=self.openml_id)
 
@@ -172,7 +176,7 @@ def _read_index(folder: Path) -> pd.DataFrame:
         ) from error
     except ValueError as error:
         raise DataError(
-            f"{folder / INDEX} is no table of comma-separated values: {error}"
+            f"{folder / INDEX} is no table of comma-separated values ({one_line(error)}); mend it."
         ) from error
     missing = [column for column in COLUMNS if column not in index]
     if missing:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.errors import ConfigError, DataError, counted
 from tabicl_linear.priors.base import Prior, TaskShape
 from tabicl_linear.priors.tabpfn_v1 import TabPFNv1Prior
 from tabicl_linear.types import Bool, Float, Int, Tensor
@@ -44,12 +44,14 @@ class DatasetOptions:
     def __post_init__(self) -> None:
         if self.num_classes < 2 or self.num_features < 1:
             raise ConfigError(
-                f"{self.num_classes} classes and {self.num_features} features: give at least two "
+                f"{counted(self.num_classes, 'class', 'classes')} and "
+                f"{counted(self.num_features, 'feature')}: give at least two "
                 "classes and one feature."
             )
         if self.num_queries < self.num_classes:
             raise ConfigError(
-                f"{self.num_queries} queries cannot show {self.num_classes} classes: give more."
+                f"{counted(self.num_queries, 'query', 'queries')} cannot show "
+                f"{self.num_classes} classes: give more."
             )
         if self.seed < 0:
             raise ConfigError(f"seed={self.seed}: give a number of at least 0.")

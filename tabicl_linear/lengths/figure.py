@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 from tabicl_linear.files import written_whole
 
 TITLES = {"normalised_roc_auc": "normalised ROC-AUC", "roc_auc": "ROC-AUC"}
+LEAST_ROOM = 0.05
+"""Least part of the axis above and below the means where intervals are shown."""
 
 
 def draw(summary: pd.DataFrame, trained: Mapping[str, int], path: Path) -> None:
@@ -29,6 +31,7 @@ def draw(summary: pd.DataFrame, trained: Mapping[str, int], path: Path) -> None:
     for axis, metric in zip(axes[0], metrics, strict=True):
         _panel(axis, summary, metric, trained)
         axis.set(xlabel="rows of context", title=TITLES[metric])
+        _follow_means(axis, summary[metric])
     axes[0, 0].legend(frameon=False, fontsize=8)
     with written_whole(path) as partial:
         figure.savefig(partial, dpi=130, format="png")
@@ -56,6 +59,17 @@ def _panel(axis: Axes, summary: pd.DataFrame, metric: str, trained: Mapping[str,
     _mark_trained(axis, {name: trained[name] for name in colours if name in trained}, colours)
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def _follow_means(axis: Axes, means: "pd.Series[float]") -> None:
+    """Cut intervals that are much wider than the means differ, as of two datasets, and say so."""
+    if means.isna().all():
+        return
+    room = max(float(means.max() - means.min()), LEAST_ROOM)
+    lowest, highest = axis.get_ylim()
+    low, high = max(lowest, means.min() - room), min(highest, means.max() + room)
+    if (low, high) != (lowest, highest):
+        axis.set(ylim=(low, high), ylabel="wide intervals are cut")
 
 
 def _mark_trained(axis: Axes, trained: Mapping[str, int], colours: Mapping[str, str]) -> None:

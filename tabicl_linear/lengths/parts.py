@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from tabicl_linear.durations import in_words
-from tabicl_linear.errors import ConfigError, DamagedFile, differing
+from tabicl_linear.errors import ConfigError, DamagedFile, counted, differing
 from tabicl_linear.files import is_partial_of, written_whole
 from tabicl_linear.parquet import Kind, read_table, write_table
 
@@ -119,20 +119,31 @@ def run(
         )
 
 
-def results(folder: Path, columns: Mapping[str, Kind], most: int | None = None) -> pd.DataFrame:
+def results(
+    folder: Path,
+    columns: Mapping[str, Kind],
+    most: int | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> pd.DataFrame:
     """All finished parts in order of their index, as one table; empty if there are none.
 
     Args:
         folder: Folder of the run.
         columns: Columns of every part, with their kinds.
         most: Leave out parts from this index on.
+        report: Called with a line about parts that are left out.
 
     Raises:
         DamagedFile: A part has changed since it was written.
     """
     names = [path.stem for path in (folder / PARTS).glob("*.parquet")]
-    indices = sorted(int(name) for name in names if name.isdecimal())
-    indices = [index for index in indices if most is None or index < most]
+    every = sorted(int(name) for name in names if name.isdecimal())
+    indices = [index for index in every if most is None or index < most]
+    if len(indices) < len(every):
+        report(
+            f"the folder holds {counted(len(every) - len(indices), 'part')} more, of a run of more "
+            f"datasets, which the results leave out; --datasets {every[-1] + 1} takes all"
+        )
     tables = [_read(folder, index, columns) for index in indices]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 

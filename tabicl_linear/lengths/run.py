@@ -73,16 +73,20 @@ class RunOptions:
             try:
                 check_model(models[name])
             except ConfigError as error:
-                raise ConfigError(f"--oracle {name}: {error}") from error
+                others = " Or name other models after --oracle." if len(models) > 1 else ""
+                raise ConfigError(f"--oracle {name}: {error}{others}") from error
         of = self.datasets
         for name, model in models.items():
             most = model.architecture
-            if of.num_classes > most.num_classes or of.num_features > most.num_features:
-                raise DataError(
-                    f"{name} takes {most.num_classes} classes and {most.num_features} columns, and "
-                    f"the datasets have {of.num_classes} and {of.num_features}: give --classes and "
-                    "--features."
-                )
+            for option, what, number, limit in (
+                ("--classes", "classes", of.num_classes, most.num_classes),
+                ("--features", "columns", of.num_features, most.num_features),
+            ):
+                if number > limit:
+                    raise DataError(
+                        f"{name} takes at most {limit} {what}, and the datasets have {number}: "
+                        f"give {option} {limit} or fewer."
+                    )
 
     def labels(self, models: Models) -> list[str]:
         """Names of all readings in the results."""

@@ -7,7 +7,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from tabicl_linear import pages
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, counted
 from tabicl_linear.types import Float, Int, Tensor
 
 METRICS = ("roc_auc", "accuracy", "log_loss")
@@ -65,8 +65,8 @@ def normalise(results: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
     if missing:
         raise DataError(
             f"the reference set has no score at {SHORT_ROWS} rows or fewer of "
-            f"{len(missing)} datasets, the first of which is {min(missing)}: normalised scores "
-            "take one; read shorter contexts, too."
+            f"{counted(len(missing), 'dataset')}, the first of which is {min(missing)}: "
+            "normalised scores take one; read shorter contexts, too."
         )
     normalised = results.copy()
     for metric in NORMALISED:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from tabicl_linear._version import __version__
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, counted
 from tabicl_linear.pages import render
 from tabicl_linear.report import benchmark_figures, report_tables
 from tabicl_linear.report.comparison import ALPHA, Comparison, ranks
@@ -171,7 +171,7 @@ def _notes(one: Scored, reference: str | None) -> list[str]:
     smallest = 2.0 ** (1 - count) * models * (models - 1) / 2
     if smallest > ALPHA:
         notes.append(
-            f"{name}: with {count} table{'s' * (count != 1)} and {models} models no difference can "
+            f"{name}: with {counted(count, 'table')} and {models} models no difference can "
             f"be significant; the smallest adjusted p there is {min(smallest, 1):.2g}."
         )
     return notes

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from tabicl_linear.errors import counted
 from tabicl_linear.pages import plus_minus
 from tabicl_linear.report.comparison import Comparison, Pair, compare
 from tabicl_linear.report.coverage import Coverage
@@ -30,7 +31,7 @@ class Scored(NamedTuple):
         total = max(self.coverage.num_datasets, about.num_datasets if about else 0)
         count = len(self.coverage.common)
         return (
-            f"{name} ({count} table{'s' * (count != 1)})"
+            f"{name} ({counted(count, 'table')})"
             if count == total
             else f"{name} ({count} of {total} tables)"
         )

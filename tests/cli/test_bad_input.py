@@ -21,6 +21,15 @@ from tabicl_linear.training.task import InContextTask
         (["--model.mixer=tabicl_linear.mixers.delta.Nope"], ["model.mixer", "Nope", "class path"]),
         (["--model.mixer=tabicl_linear.readouts.Causal"], ["Causal", "SequenceMixer"]),
         (["--model.schedule=torch.optim.AdamW"], ["no subclass of LRScheduler", "WarmupCosine"]),
+        (
+            ["--config", "model: {schedule: 3}"],
+            ["=3: no subclass of LRScheduler", "Warmup"],
+        ),
+        (["--data.prior=[3]"], ["data.prior=[3]: no subclass of Prior; give a class path"]),
+        (
+            ["--config", "model: {strategy: {class_path: json.Nope}}"],
+            ["=json.Nope: no such"],
+        ),
         (["--model.mixer.init_args.foo=3"], ["model.mixer: ", "no argument 'foo'", "conv_size"]),
         (["--model.architecture.dim=abc"], ["model.architecture.dim=abc", "int"]),
         (["--model.architecture.dim=33"], ["dim=33", "num_heads=4"]),

@@ -93,6 +93,12 @@ def test_the_summary_is_ten_lines_on_the_terminal_and_in_the_folder(checkpoints,
     assert all(word in printed for word in words)
 
 
+def test_one_task_is_in_the_singular(checkpoints, capsys, tmp_path):
+    short = ["--lengths", "8", "16", "--tasks", "1", "--only", "scores"]
+    assert main(["inspect", checkpoints[0], "--output", str(tmp_path / "one"), *short]) == 0
+    assert re.search(r"\b1 task of \d+ column", capsys.readouterr().out)
+
+
 def test_a_table_of_a_person(checkpoints, tmp_path):
     rng, y = np.random.default_rng(0), np.arange(60) % 3
     table = pd.DataFrame({"c": y + rng.normal(size=60), "d": rng.normal(size=60)})

@@ -91,8 +91,14 @@ def test_shards_and_later_calls_add_up_to_one_run(tmp_path, causal, capsys):
     assert call(*options, parted, "--datasets", 3, "--shard", "1/2") == 0
     assert call(*options, parted, "--datasets", 4) == 0
     assert call(*options, whole, "--datasets", 4) == 0
+    assert "leave out" not in capsys.readouterr().err
     tables = [pd.read_parquet(folder / "results.parquet") for folder in (parted, whole)]
     pd.testing.assert_frame_equal(*(table[COLUMNS] for table in tables))
+    assert call(*options, parted, "--datasets", 3) == 0
+    assert len(pd.read_parquet(parted / "results.parquet")) == 3 * 3
+    said = capsys.readouterr().err
+    assert "holds 1 part more" in said
+    assert "--datasets 4 takes all" in said
     (whole / "summary.csv").unlink()
     (whole / "summary.csv").mkdir()  # as a full disk, it cannot be written
     assert call(*options, whole, "--datasets", 4) == 2
@@ -169,12 +175,12 @@ BAD = [
     (["--shard", "0/2"], ["--shard: 0/2: give i/n with i from 1 to n"]),
     (["--oracle", "nobody"], ["--oracle nobody", "fs"]),
     (["--oracle", "softmax"], ["--oracle softmax", "no matrix state"]),
-    (["--oracle"], ["--oracle softmax", "no matrix state"]),
+    (["--oracle"], ["--oracle softmax", "no matrix state", "Or name other models after --oracle."]),
     (["--blocks", "nobody"], ["--blocks nobody"]),
     (["--block-rows", "0"], ["0: give a whole number"]),
-    (["--classes", "12"], ["12", "--classes"]),
-    (["--features", "30"], ["30", "--features"]),
-    (["--names", "a"], ["1 names for 2"]),
+    (["--classes", "12"], ["at most 10 classes", "have 12: give --classes 10 or fewer.\n"]),
+    (["--features", "30"], ["at most 20 columns", "have 30: give --features 20 or fewer.\n"]),
+    (["--names", "a"], ["1 name for 2"]),
     (["--names", "a", "a"], ["'a' occurs twice"]),
     (["--reference", "/nowhere.yaml"], ["/nowhere.yaml"]),
     (["--device", "tpu"], ["device='tpu'"]),

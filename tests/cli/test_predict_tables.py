@@ -65,7 +65,7 @@ def test_identifiers_stay_and_are_no_features(files, model, capsys):
     out = pd.read_csv(folder / "out.csv", dtype=str)
     assert out.columns.tolist() == ["id", "prediction", "proba_a", "proba_b"]
     assert out["id"].fillna("").tolist() == ["007", ""]
-    assert "40 rows, 1 columns, classes a, b" in capsys.readouterr().err
+    assert "40 rows, 1 column, classes a, b" in capsys.readouterr().err
 
 
 def test_identifiers_of_parquet_keep_their_type(model, tmp_path):
@@ -308,7 +308,7 @@ def test_the_process_ends_when_the_file_is_there(files, model):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.endswith("wrote o.csv: 1 rows\n")
+    assert done.stderr.endswith("wrote o.csv: 1 row\n")
     assert len(pd.read_csv(folder / "o.csv")) == 1
 
 

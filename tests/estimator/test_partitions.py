@@ -92,7 +92,7 @@ def test_columns_without_names_are_counted(checkpoint):
     classifier = TabICLLinearClassifier(checkpoint, n_estimators=1).fit(frame[["a", "b"]].values, y)
     ddf = dataframe.from_pandas(frame[["a", "b"]], npartitions=2)
     # The names that the table now has are no difference, as in scikit-learn, but tell of it.
-    with pytest.raises(DataError, match="has 1 columns and the training table had 2"):
+    with pytest.raises(DataError, match="has 1 column and the training table had 2"):
         dask_predict_proba(classifier, ddf[["a"]])
 
 

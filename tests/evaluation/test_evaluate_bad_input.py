@@ -121,7 +121,11 @@ class TestBadInput:
         assert evaluate(benchmark=f"folder:{folder}") == 2
         said = error(capsys)
         assert "The table three" in said
-        assert "cannot be read as Parquet" in said
+        assert "cannot be read as Parquet (" in said
+        assert said.endswith("); write or download the file again.")
+        (folder / "index.csv").write_bytes(b"name,file\n\xff,two.parquet\n")
+        assert evaluate(benchmark=f"folder:{folder}") == 2
+        assert error(capsys).endswith("; mend it.")
         (folder / "index.csv").write_text("name,file\ntwo,two.parquet\n")
         assert evaluate(benchmark=f"folder:{folder}") == 2
         assert "lacks the columns target_column" in error(capsys)

@@ -69,7 +69,7 @@ def test_lengths_in_between_do_not_change_it():
         ({"lengths": (250, 250)}, "250 250: give each once"),
         ({"max_rows": 1000, "lengths": (250, 2000)}, "length 2000 is beyond the 1000"),
         ({"lengths": (4, 250)}, "length 4 is shorter than the 5 classes"),
-        ({"num_classes": 1}, "1 classes"),
+        ({"num_classes": 1}, "1 class and"),
         ({"num_queries": 3}, "3 queries cannot show 5 classes"),
         ({"seed": -1}, "seed=-1"),
     ],

@@ -8,9 +8,9 @@ from tabicl_linear.lengths import figure
 from tabicl_linear.lengths.scores import summarise
 
 
-def summary(models):
+def summary(models, spread=0.1):
     rows = [
-        {"dataset": d, "model": m, "num_rows": n, "roc_auc": 0.5 + 0.1 * d, "accuracy": 0.5}
+        {"dataset": d, "model": m, "num_rows": n, "roc_auc": 0.5 + spread * d, "accuracy": 0.5}
         for d in range(2)
         for m, lengths in models.items()
         for n in lengths
@@ -63,3 +63,24 @@ def test_a_length_that_models_share_is_grey(tmp_path, drawn):
     figure.draw(summary({"a": (500,), "b": (500,)}), {"a": 1000, "b": 1000}, tmp_path / "x.png")
     lines = {line.get_label(): line for line in drawn().axes[0].get_lines()}
     assert lines["trained up to 1,000 rows"].get_color() == "grey"
+
+
+@pytest.mark.parametrize(("spread", "label"), [(0.1, "wide intervals are cut"), (0.001, "")])
+def test_the_axis_follows_the_means(spread, label, tmp_path, drawn):
+    """Of two datasets, the half of an interval is 6.4 times as wide as they differ."""
+    table = summary({"a": (500, 1000)}, spread)
+    figure.draw(table, {}, tmp_path / "x.png")
+    axis = drawn().axes[0]
+    low, high = axis.get_ylim()
+    mean, half = table["roc_auc"][0], table["roc_auc_interval"][0]
+    shown = min(half, figure.LEAST_ROOM)
+    assert low <= mean - 0.99 * shown
+    assert mean + 0.99 * shown <= high
+    assert high - low <= 2 * figure.LEAST_ROOM * (1 + 1e-9)
+    assert axis.get_ylabel() == label
+
+
+def test_means_that_are_not_defined_leave_the_axis(tmp_path, drawn):
+    table = summary({"a": (500, 1000)}).assign(roc_auc=float("nan"))
+    figure.draw(table, {}, tmp_path / "x.png")
+    assert drawn().axes[0].get_ylabel() == ""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import is_float_dtype
 
-from tabicl_linear.errors import DataError, one_line
+from tabicl_linear.errors import DataError, counted, one_line
 from tabicl_linear.estimator.columns.cells import decimals, numbers
 from tabicl_linear.estimator.columns.preprocessor import Table, in_order
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS
@@ -179,8 +179,8 @@ def _aligned(table: Table, first: Table) -> Table:
         raise DataError("Some pieces are frames and others are not; give all in one form.")
     if table.shape[1] != first.shape[1]:
         raise DataError(
-            f"X has {table.shape[1]} columns and that of the first piece {first.shape[1]}; give "
-            "the same columns in all pieces."
+            f"X has {counted(table.shape[1], 'column')} and that of the first piece "
+            f"{first.shape[1]}; give the same columns in all pieces."
         )
     return table
 
