@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments.study.drawing import curves, svg
+from experiments.study.drawing import by_budget, svg
 from experiments.study.measurements import load
 from experiments.study.run import MEASURED
 from experiments.study.scale import Scale
@@ -123,13 +123,9 @@ def changes(scores: pd.DataFrame, peak: int) -> list[list[str]]:
 
 def draw(scores: pd.DataFrame, path: Path) -> None:
     """Draw the curves of all arms and budgets into an SVG file."""
-    groups = scores.groupby(["arm", "steps"], sort=False)
-    parts = []
-    for (arm, steps), group in groups:
-        mean, low, _ = interval(group.to_numpy())
-        columns = {"num_rows": group.columns, "roc_auc": mean, "roc_auc_interval": mean - low}
-        parts.append(pd.DataFrame(columns).assign(arm=f"{arm}, {steps:,} steps"))
-    figure = curves(pd.concat(parts), Scale.read(SCALES[0]).trained_rows)
+    of_datasets = scores.stack().rename("roc_auc").reset_index()
+    means = of_datasets.groupby(["arm", "steps", "num_rows"], sort=False)["roc_auc"].mean()
+    figure = by_budget(means.reset_index(), Scale.read(SCALES[0]).trained_rows)
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
         partial.write_text(svg(figure), encoding="utf-8", newline="\n")

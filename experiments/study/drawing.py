@@ -49,6 +49,33 @@ def curves(summary: pd.DataFrame, trained: int) -> "Figure":
     return figure
 
 
+def by_budget(scores: pd.DataFrame, trained: int) -> "Figure":
+    """Draw ROC-AUC against rows of context: a panel for each arm, a line for each number of steps.
+
+    No intervals: all lines are of the same datasets, and only their differences have narrow ones.
+
+    Args:
+        scores: Columns arm, steps, num_rows, roc_auc.
+        trained: Rows of a training table, marked by a dashed line.
+    """
+    arms = scores["arm"].unique()
+    figure, axes = panels(len(arms), width=3.0, height=2.8)
+    look = styles([f"{steps:,} steps" for steps in sorted(scores["steps"].unique())])
+    lines = {}
+    for arm, ax in zip(arms, axes, strict=True):
+        for steps, points in scores[scores["arm"] == arm].groupby("steps"):
+            label = f"{steps:,} steps"
+            (lines[label],) = ax.plot(
+                points["num_rows"], points["roc_auc"], marker="o", markersize=3, **look[label]
+            )
+        ax.set(title=arm, xlabel="rows of context")
+        ax.sharey(axes[0])
+        _lengths(ax, sorted(scores["num_rows"].unique()), trained)
+    axes[0].set(ylabel="ROC-AUC")
+    figure.legend([lines[label] for label in look], list(look), **BELOW)
+    return figure
+
+
 BELOW = {"loc": "outside lower center", "ncols": 3, "frameon": False, "fontsize": "small"}
 
 
