@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     lengths = [f"{rows:,}" for rows in scores.columns]
     print(markdown(("arm", "steps", "trainings", *lengths), means(scores)), end="\n\n")
     trained = Scale.read(SCALES[0]).trained_rows
-    titles = ("arm", "steps", f"{PEAK * trained:,} to {scores.columns[-1]:,} rows", "less before")
+    titles = ("arm", "steps", f"{PEAK * trained:,} to {scores.columns[-1]:,} rows", "minus the row above")
     print(markdown(titles, changes(scores, PEAK * trained)))
     return 0
 
@@ -107,7 +107,7 @@ def means(scores: pd.DataFrame) -> list[list[str]]:
 def changes(scores: pd.DataFrame, peak: int) -> list[list[str]]:
     """A row for each arm and budget: how scores change from `peak` rows to the last length.
 
-    The last cell is that change less the change at the arm's budget before. Both have 95 %
+    The last cell is that change minus the change at the arm's budget before. Both have 95 %
     intervals over datasets.
     """
     rows = list[list[str]]()
