@@ -48,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     lengths = [f"{rows:,}" for rows in scores.columns]
     print(markdown(("arm", "steps", "trainings", *lengths), means(scores)), end="\n\n")
     trained = Scale.read(SCALES[0]).trained_rows
-    titles = ("arm", "steps", f"{PEAK * trained:,} to {scores.columns[-1]:,} rows", "minus the row above")
+    change = f"{PEAK * trained:,} to {scores.columns[-1]:,} rows"
+    titles = ("arm", "steps", change, "minus the row above")
     print(markdown(titles, changes(scores, PEAK * trained)))
     return 0
 
