@@ -2,6 +2,7 @@
 
 import gc
 import importlib.metadata
+import logging
 import os
 import sys
 
@@ -54,6 +55,8 @@ gc.disable()
 # Else forked processes share a lock of progress bars, and one that is killed while it has it would
 # leave all others waiting.
 tqdm.set_lock(RLock())
+# As by pytest's plugin for logs: what nobody handles is not written to the standard error.
+logging.getLogger().addHandler(logging.NullHandler())
 # A run asks git about the checkout, and Lightning all installed packages for callbacks. Neither
 # changes while hundreds of runs are tested in one process, and asking took a tenth of a short run.
 git.git_commit = cache(git.git_commit)

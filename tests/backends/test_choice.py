@@ -1,11 +1,11 @@
 """Which kernels a model gets, what is refused and what is said about it."""
 
-import logging
 from contextlib import nullcontext
 
 import pytest
 import torch
 from kernels.candidates import RIGHT, fast_dtypes, fold_right, put, raises, scan_right
+from log_messages import messages_of
 
 from tabicl_linear.backends import choice as backend_choice
 from tabicl_linear.backends import fla, self_test, using
@@ -74,9 +74,9 @@ def choose(rule, *examples, backend="auto", device=CPU):
 
 
 @pytest.fixture
-def lines(caplog):
-    caplog.set_level(logging.INFO, logger="tabicl_linear")
-    return lambda: [record.getMessage() for record in caplog.records]
+def lines():
+    with messages_of("tabicl_linear") as messages:
+        yield lambda: list(messages)
 
 
 @pytest.mark.skipif(loader.unavailable() is not None, reason="the C++ kernels are not built")

@@ -88,7 +88,8 @@ def test_a_run_that_ended_by_epochs_goes_on_bit_identically(fit, load, tmp_path)
 
 
 def test_the_average_is_scored_exported_and_loaded(fit, load, tmp_path, capsys):
-    assert fit(*KEEP, *callbacks(), "--trainer.val_check_interval", 12) == 0
+    logged = ("--trainer.logger", "true")
+    assert fit(*KEEP, *callbacks(), *logged, "--trainer.val_check_interval", 12) == 0
     last = folder(tmp_path) / "last.ckpt"
     average = load(last)["state_dict"]
     with (folder(tmp_path) / "metrics.csv").open() as file:

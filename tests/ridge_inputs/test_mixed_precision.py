@@ -1,9 +1,8 @@
 """Float64 solutions from float32 factors, against those in float64."""
 
-import logging
-
 import pytest
 import torch
+from log_messages import messages_of
 from ridge_inputs.test_earlier_rows import LOGISTIC, empty, table
 from tolerances import ROUNDING, assert_close
 
@@ -26,11 +25,11 @@ def system(condition: float):
 
 
 @pytest.mark.parametrize("condition", [1e1, 1e3, 1e5])
-def test_refined_solutions_are_those_in_float64(condition, caplog):
+def test_refined_solutions_are_those_in_float64(condition):
     gram, added, right = system(condition)
-    with caplog.at_level(logging.INFO, mixed_precision.__name__):
+    with messages_of(mixed_precision.__name__) as messages:
         result, truth = (f(gram, added, right).solutions for f in (refined, exact))
-    assert caplog.messages == []
+    assert messages == []
     for mine, its in zip(result.flatten(0, 1), truth.flatten(0, 1), strict=True):
         assert_close(mine, its, ROUNDING)
     assert not torch.equal(result, truth)
@@ -38,12 +37,12 @@ def test_refined_solutions_are_those_in_float64(condition, caplog):
 
 
 @pytest.mark.parametrize("condition", [1e8, 1e10])
-def test_systems_that_do_not_converge_are_solved_in_float64_and_said(condition, caplog):
+def test_systems_that_do_not_converge_are_solved_in_float64_and_said(condition):
     gram, added, right = system(condition)
-    with caplog.at_level(logging.INFO, mixed_precision.__name__):
+    with messages_of(mixed_precision.__name__) as messages:
         result, truth = refined(gram, added, right), exact(gram, added, right)
         assert all(map(torch.equal, result, truth))
-    (line,) = caplog.messages
+    (line,) = messages
     assert "4 systems of 40 features" in line
 
 

@@ -1,10 +1,10 @@
-import logging
 import threading
 import warnings
 from collections import Counter
 
 import numpy as np
 import pytest
+from log_messages import messages_of
 from scipy.stats import yeojohnson, yeojohnson_normmax
 from sklearn.preprocessing import PowerTransformer
 from tolerances import SEARCHED
@@ -131,7 +131,7 @@ def test_a_constant_keeps_its_values(values):
 
 
 @pytest.mark.filterwarnings("ignore:of something else")
-def test_warnings_of_other_threads_do_not_count_as_those_of_a_transform(caplog):
+def test_warnings_of_other_threads_do_not_count_as_those_of_a_transform():
     matrix = np.random.default_rng(0).lognormal(size=(100, 20)).astype(np.float32)
     fitted = threading.Event()
 
@@ -141,11 +141,11 @@ def test_warnings_of_other_threads_do_not_count_as_those_of_a_transform(caplog):
 
     other = threading.Thread(target=other_thread, daemon=True)
     other.start()
-    with caplog.at_level(logging.INFO, logger="tabicl_linear"):
+    with messages_of("tabicl_linear") as messages:
         PowerColumns().fit(matrix, np.zeros(20, dtype=bool), np.arange(20))
     fitted.set()
     other.join()
-    assert not caplog.messages
+    assert not messages
 
 
 def test_power_transformed_queries_far_outside_are_clipped():
@@ -162,11 +162,11 @@ def test_power_transformed_queries_far_outside_are_clipped():
         np.array([np.nan] * 100, dtype=np.float32),
     ],
 )
-def test_a_column_whose_transform_fails_keeps_its_scores_and_says_why(bad, caplog):
+def test_a_column_whose_transform_fails_keeps_its_scores_and_says_why(bad):
     good = np.random.default_rng(0).normal(size=100).astype(np.float32)
     matrix = np.stack([good, bad], axis=1)
-    with caplog.at_level(logging.INFO, logger="tabicl_linear"):
+    with messages_of("tabicl_linear") as messages:
         power = PowerColumns().fit(matrix, np.array([False, False]), np.arange(2))
-    (line,) = caplog.messages
+    (line,) = messages
     assert line.startswith("column 1 of the matrix keeps its z-scores: the power transform")
     np.testing.assert_array_equal(power.transform(matrix)[:, 1], bad)
