@@ -205,7 +205,7 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
         if state.predictors:
             return state
         growth = state.growth
-        rows = state.rows if growth is None else (growth.x, growth.y)
+        rows = state.rows if growth is None else (growth.sampled_x, growth.sampled_y)
         assert rows is not None, "nothing to solve"
         with _cpu_kernels():
             tasks = self._tasks(state, *rows, rows_per_chunk=rows[0].shape[1])

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from tabicl_linear.estimator.arrays import IntArray
 from tabicl_linear.estimator.learners.chosen_trees.boosting import GrownTrees
 from tabicl_linear.estimator.learners.chosen_trees.column_regression import ColumnRegression
 from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, TaskRows
@@ -30,6 +31,28 @@ from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
     solve_divisions,
 )
 from tabicl_linear.types import Bool, Float, Int, Tensor
+
+
+def sampled_rows(num_rows: int) -> IntArray:
+    """Numbers of the sampled ones among the first `num_rows` rows, in order.
+
+    They are one row of each stretch of 2^k rows, with the least k for which there are at most
+    `MOST_SAMPLED` stretches. Which one is drawn by the number of the stretch: every 2^k-th row
+    would be of the same three hours in a table with a row for each hour. A stretch takes the row of
+    one of its halves, so a sample holds all rows of the sparser samples that come after it.
+    """
+    k = 0
+    while num_rows > MOST_SAMPLED << k:
+        k += 1
+    rows = np.arange(-(-num_rows >> k), dtype=np.uint64)
+    for level in range(k, 0, -1):
+        # A mixture of bits (splitmix64), the first of which chooses the half.
+        bits = rows + np.uint64(level << 48)
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        rows = 2 * rows + (bits >> np.uint64(63))
+    numbers = rows.astype(np.int64)
+    return numbers[numbers < num_rows]  # the last stretch may not have come to its row
 
 
 class TreeSums(NamedTuple):
@@ -71,19 +94,19 @@ class TreeSums(NamedTuple):
             sums += [one.plus(other) for one, other in zip(before, more, strict=True)]
         return self._replace(sums=tuple(sums), counts=self.counts + rounds[0].counts)
 
-    def predictor(self, sample: list[TaskRows], stride: int) -> TreePredictor:
+    def predictor(self, sample: list[TaskRows], numbers: IntArray) -> TreePredictor:
         """The predictor, chosen by the rows of the sample that each division leaves out.
 
-        `sample` holds every `stride`-th row, from the first on, once for each round.
+        `sample` holds the rows with these numbers, once for each round.
         """
         targets = sample[0].one_hot(np.arange(len(sample[0])))
-        divided = self._divisions(sample, stride)
+        divided = self._divisions(sample, numbers)
         solved = solve_divisions(divided, targets, len(self.grown), is_short=False)
         return fitted_task(solved, targets, self.counts).predictor
 
-    def _divisions(self, sample: list[TaskRows], stride: int) -> Iterator[GrownDivision]:
+    def _divisions(self, sample: list[TaskRows], numbers: IntArray) -> Iterator[GrownDivision]:
         """The divisions; each leaves out the rows of the sample that have not grown its trees."""
-        growing = self.growing[:, ::stride]
+        growing = self.growing[:, numbers[numbers < self.growing.shape[1]]]
         parts = zip(of_divisions(sample), self.grown, self.sums, growing, strict=True)
         for rows, grown, sums, is_growing in parts:
             is_left_out = F.pad(~is_growing, (0, len(rows) - len(is_growing)), value=True)
@@ -99,14 +122,14 @@ class TreeGrowth(NamedTuple):
 
     Attributes:
         num_rows: Number of rows so far.
-        x, y: The sample, by which penalties and logits are chosen: every `stride`-th row, from the
-            first on, and its label.
+        sampled_x, sampled_y: The sample, by which penalties and logits are chosen: the rows of
+            `sampled_rows`, and their labels.
         tasks: The trees and sums of each task.
     """
 
     num_rows: int
-    x: Float[Tensor, "b s m"]
-    y: Int[Tensor, "b s"]
+    sampled_x: Float[Tensor, "b s m"]
+    sampled_y: Int[Tensor, "b s"]
     tasks: tuple[TreeSums, ...]
 
     @classmethod
@@ -130,27 +153,20 @@ class TreeGrowth(NamedTuple):
     def predictors(self, sample: list[list[TaskRows]]) -> tuple[TreePredictor, ...]:
         """The predictor of each task, chosen by the rows of the sample."""
         pairs = zip(self.tasks, sample, strict=True)
-        return tuple(task.predictor(rounds, self.stride) for task, rounds in pairs)
-
-    @property
-    def stride(self) -> int:
-        """The least power of two with which the sample has at most `MOST_SAMPLED` rows.
-
-        With powers of two, a sample holds all rows of the sparser samples that come after it.
-        """
-        stride = 1
-        while self.num_rows > stride * MOST_SAMPLED:
-            stride *= 2
-        return stride
+        numbers = sampled_rows(self.num_rows)
+        return tuple(task.predictor(rounds, numbers) for task, rounds in pairs)
 
     def _sampled(self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]) -> "TreeGrowth":
         """The same with a sample of all rows including these, which are not in the sums yet."""
-        after = self._replace(num_rows=self.num_rows + x.shape[1])
-        thinning = after.stride // self.stride
-        # Place of the first of these rows whose number is a multiple of the stride.
-        start = -self.num_rows % after.stride
+        before, num_rows = sampled_rows(self.num_rows), self.num_rows + x.shape[1]
+        after = sampled_rows(num_rows)
+        kept, added = np.isin(before, after), after[after >= self.num_rows] - self.num_rows
 
         def sampled(earlier: Tensor, later: Tensor) -> Tensor:
-            return torch.cat([earlier[:, ::thinning], later[:, start :: after.stride]], dim=1)
+            return torch.cat([earlier[:, kept], later[:, added]], dim=1)
 
-        return after._replace(x=sampled(self.x, x), y=sampled(self.y, y))
+        return self._replace(
+            num_rows=num_rows,
+            sampled_x=sampled(self.sampled_x, x),
+            sampled_y=sampled(self.sampled_y, y),
+        )

@@ -165,20 +165,43 @@ def test_states_whose_sums_have_fixed_trees_go_on_with_them(monkeypatch, queries
 
 def test_the_sample_is_spread_evenly_over_all_rows(whole):
     x, y = ruled_table(700)
-    assert torch.equal(whole.growth.x[0], torch.from_numpy(x[::8]))
-    assert torch.equal(whole.growth.y[0], torch.from_numpy(y[::8]))
+    numbers = growing.sampled_rows(700)
+    assert np.array_equal(numbers // 8, np.arange(len(numbers)))  # one of each eight
+    assert len(numbers) in (87, 88)
+    assert torch.equal(whole.growth.sampled_x[0], torch.from_numpy(x[numbers]))
+    assert torch.equal(whole.growth.sampled_y[0], torch.from_numpy(y[numbers]))
+
+
+@pytest.mark.parametrize("num_rows", [1, 150, 151, 299, 300, 301, 4800, 10**9])
+def test_samples_hold_all_rows_of_sparser_ones(num_rows):
+    numbers = growing.sampled_rows(num_rows)
+    assert min(num_rows, 75) <= len(numbers) <= 150
+    assert (np.diff(numbers) > 0).all()
+    assert numbers[-1] < num_rows
+    later = growing.sampled_rows(3 * num_rows)
+    assert np.isin(later[later < num_rows], numbers).all()
+
+
+@pytest.mark.parametrize("period", [2, 8, 24, 64])
+def test_samples_of_rows_that_repeat_are_of_all_kinds(period, monkeypatch):
+    """Every 2^k-th row would be of the same hours of a day, and calibrate all logits by these."""
+    monkeypatch.setattr(growing, "MOST_SAMPLED", 2048)
+    counts = np.bincount(growing.sampled_rows(100_000) % period, minlength=period)
+    expected = counts.mean()
+    assert np.abs(counts - expected).max() < 4 * np.sqrt(expected)
 
 
 def test_more_rows_predict_better_and_take_no_more_room(queries):
-    x, y = ruled_table(4800)
-    states = [grown(x[:rows], y[:rows], (FIRST,)) for rows in (300, 4800)]
-    assert num_bytes(states[0]) == pytest.approx(num_bytes(states[1]), rel=0.01)
-    labels = torch.from_numpy(queries[1])
-    losses = [
-        torch.nn.functional.cross_entropy(learner().predict(state, queries[0])[0], labels)
-        for state in states
-    ]
-    assert losses[1] < losses[0] - 0.02
+    """Over three tables, as a single one of 300 rows may be a lucky one."""
+    labels, losses = torch.from_numpy(queries[1]), []
+    for seed in range(3):
+        x, y = ruled_table(4800, seed=seed)
+        states = [grown(x[:rows], y[:rows], (FIRST,)) for rows in (300, 4800)]
+        assert num_bytes(states[0]) == pytest.approx(num_bytes(states[1]), rel=0.01)
+        logits = [learner().predict(state, queries[0])[0] for state in states]
+        losses.append([torch.nn.functional.cross_entropy(each, labels) for each in logits])
+    few, many = np.mean(losses, axis=0)
+    assert many < few - 0.02
 
 
 def test_labels_of_later_rows_are_not_seen_where_they_judge():
