@@ -1,8 +1,8 @@
-"""Checks of readouts and strategies on three tokens, when a task is made.
+"""Checks of mixers, readouts and strategies on three tokens, when a task is made.
 
-`mixers.base.check_mixer` does the same for mixers. Training would not reveal most of these faults:
-a query that sees other queries, a token that reads later ones, or a label that is written before it
-is predicted, give good scores that mean nothing.
+`mixers.base.check_mixer` checks the shapes of a mixer before. Training would not reveal most of
+these faults: a query that sees other queries, a token that reads later ones, or a label that is
+written before it is predicted, give good scores that mean nothing.
 """
 
 from functools import partial
@@ -13,10 +13,58 @@ from torch import nn
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.state import map_tensors
+from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer, check_registered
 from tabicl_linear.readouts import Readout
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.types import Tensor
+
+
+def check_independence(mixer: SequenceMixer, dim: int) -> None:
+    """Check that a mixer sees no more of other tokens than its convolution may.
+
+    Args:
+        mixer: The mixer of a layer, not on the meta device.
+        dim: Width of a token.
+
+    Raises:
+        ConfigError: The streams of context tokens depend on how they are cut into chunks, or on
+            later tokens; or queries depend on each other.
+    """
+    name, tokens = _name(mixer), _noise(0, 3, dim)
+    one, written = tokens.split(1, dim=1), torch.tensor([3])
+    was_training = mixer.training
+    mixer.eval()  # dropout would differ
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        context, last = mixer.project(tokens, torch.arange(3), None, independent=False)
+        parts, inputs = [], None
+        for i, x in enumerate(one):
+            part, inputs = mixer.project(x, torch.tensor([i]), inputs, independent=False)
+            parts.append(part)
+        _check_streams_equal(
+            context,
+            parts,
+            f"{name}: its project of three context tokens is not that of one after the other; a "
+            "token may depend on earlier ones only by the conv_inputs that project returns and is "
+            "given again, and not on later ones.",
+        )
+        queries, _ = mixer.project(tokens, written.expand(3), last, independent=True)
+        parts = [mixer.project(x, written, last, independent=True)[0] for x in one]
+        _check_streams_equal(
+            queries,
+            parts,
+            f"{name}: its project of three queries (independent=True) is not that of each alone; a "
+            "query comes directly after conv_inputs and must not depend on other queries.",
+        )
+        reads = mixer.rule.read(queries.q, mixer.rule.fold(context))
+        alone = zip(reads.split(1, dim=1), parts, one, strict=True)
+        _check_equal(
+            mixer.output(reads, queries, tokens),
+            torch.cat([mixer.output(*token) for token in alone], dim=1),
+            f"{name}: its output for three tokens is not that of each alone; it must not depend on "
+            "other tokens.",
+        )
+    mixer.train(was_training)
 
 
 def check_readout(readout: Readout, mixer: SequenceMixer, dim: int) -> None:
@@ -142,6 +190,13 @@ def _check_like(what: str, value: Any, like: Tensor, *, any_number: bool = False
     raise ConfigError(
         f"{what} returns {given}; it must return finite numbers of shape {wanted} in {like.dtype}."
     )
+
+
+def _check_streams_equal(together: Streams, parts: list[Streams], message: str) -> None:
+    """Raise the message if streams of tokens differ from those of each token, by `_check_equal`."""
+    for stream, *ones in zip(together, *parts, strict=True):
+        if stream is not None:
+            _check_equal(stream, torch.cat(ones, dim=1), message)
 
 
 def _check_equal(first: Tensor, second: Tensor, message: str) -> None:

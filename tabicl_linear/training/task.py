@@ -21,7 +21,7 @@ from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.training.after_step import AfterStep, make_up
 from tabicl_linear.training.metric_names import GRADIENT_NORM, LEARNING_RATE, LOSS
 from tabicl_linear.training.optimizer_checks import check_eps, check_makes, take_options
-from tabicl_linear.training.part_checks import check_readout, check_strategy
+from tabicl_linear.training.part_checks import check_independence, check_readout, check_strategy
 from tabicl_linear.training.schedule import PlannedSchedule
 from tabicl_linear.training.scores import MeanScores, cross_entropy, score
 from tabicl_linear.training.state_passing import PassedStates, StatePassing
@@ -85,6 +85,7 @@ class InContextTask(LightningModule):
         )
         if has_values:
             block = self.model.backbone.layers()[0]
+            check_independence(block.mixer, architecture.dim)
             check_readout(block.readout, block.mixer, architecture.dim)
             check_strategy(strategy, architecture.dim)
         if state_passing is not None:

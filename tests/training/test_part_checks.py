@@ -1,15 +1,15 @@
-"""Readouts and strategies that break a promise are refused when a task is made."""
+"""Mixers, readouts and strategies that break a promise are refused when a task is made."""
 
 import pytest
 import torch
 from contract.fixed_decay import FixedDecay
-from contract.variants import READOUTS, STRATEGIES
+from contract.variants import MIXERS, READOUTS, STRATEGIES
 from torch import nn
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.readouts import Readout
 from tabicl_linear.strategies.base import Strategy
-from tabicl_linear.training.part_checks import check_readout, check_strategy
+from tabicl_linear.training.part_checks import check_independence, check_readout, check_strategy
 
 
 class Learned(Readout):
@@ -65,6 +65,50 @@ def unregistered(self):
     Learned.__init__(self)
     del self.scale
     self.scale = torch.ones(1, requires_grad=True)
+
+
+def shifted(mixer, x, positions, conv_inputs, *, independent):
+    """Streams of the tokens before, as of a convolution that cares for no chunks and queries."""
+    before = torch.nn.functional.pad(x, (0, 0, 1, 0))[:, :-1]
+    return FixedDecay.project(mixer, before, positions, conv_inputs, independent=independent)
+
+
+def shifted_queries(mixer, x, positions, conv_inputs, *, independent):
+    before = torch.nn.functional.pad(x, (0, 0, 1, 0))[:, :-1] if independent else x
+    return FixedDecay.project(mixer, before, positions, conv_inputs, independent=independent)
+
+
+def averaged(mixer, heads, streams, x):
+    return FixedDecay.output(mixer, heads, streams, x) + x.mean(1, keepdim=True)
+
+
+def dropped(mixer, heads, streams, x):
+    output = FixedDecay.output(mixer, heads, streams, x)
+    return torch.nn.functional.dropout(output, training=mixer.training)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_mixers_of_the_package_see_each_token_alone(mixer):
+    check_independence(MIXERS[mixer](64, 2), 64)
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"project": shifted}, "three context tokens is not that of one after the other"),
+        ({"project": shifted_queries}, r"three queries \(independent=True\) is not"),
+        ({"output": averaged}, "its output for three tokens is not that of each alone"),
+    ],
+)
+def test_a_mixer_whose_tokens_see_each_other_is_refused(members, words):
+    with pytest.raises(ConfigError, match=rf"Mine: .*{words}"):
+        check_independence(type("Mine", (FixedDecay,), members)(8, 2), 8)
+
+
+def test_dropout_is_no_dependence_and_is_on_again():
+    mixer = type("Mine", (FixedDecay,), {"output": dropped})(8, 2)
+    check_independence(mixer, 8)
+    assert mixer.training
 
 
 @pytest.mark.parametrize("readout", READOUTS)

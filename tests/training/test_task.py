@@ -64,6 +64,17 @@ def test_a_task_of_python_s_own_objects_says_nothing(build):
     assert again.hparams["strategy"].target == "single"
 
 
+def test_a_mixer_whose_tokens_see_each_other_makes_no_task(build):
+    class Averaging(DeltaNet):
+        def output(self, heads, streams, x):
+            return super().output(heads, streams, x) + x.mean(1, keepdim=True)
+
+    task = build()[0]
+    parts = (Causal, Combined(), task.model.architecture, task.optimizer, task.schedule)
+    with pytest.raises(ConfigError, match="Averaging: its output for three tokens is not that of"):
+        InContextTask(partial(Averaging, decay_constant=256), *parts)
+
+
 def test_the_training_loss_is_a_mean_over_tasks_of_a_mean_over_queries(build):
     task, data = build()
     task.log = lambda *args, **kwargs: None
