@@ -52,6 +52,10 @@ ABOUT_TYPES = (
 """Pattern of the lines in which jsonargparse only says that a value has another type."""
 
 
+NO_CLASS = r"Problem with given class_path '(.*?)': module .* has no attribute .*"
+"""Pattern of jsonargparse's message about a class that its module does not have."""
+
+
 class OneLineParser(LightningArgumentParser):
     """Raises a one-line `ConfigError` where jsonargparse would print its usage and exit.
 
@@ -162,7 +166,8 @@ def union_reason(message: str) -> str | None:
     objection = re.search(rf"- (?!{ABOUT_TYPES})(.*?)(?= - | Given value)", text)
     if match is None or objection is None:
         return None
-    return f"{match[1]}: {objection[1]}" if match[1] else objection[1]
+    said = re.sub(NO_CLASS, r"there is no class \1; mend its path.", objection[1])
+    return f"{match[1]}: {said}" if match[1] else said
 
 
 def constructor_reason(error: TypeError | AttributeError) -> str | None:
@@ -335,7 +340,7 @@ REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
     (r"while (?:parsing|scanning) .*", lambda m, p: f"--config is not valid YAML: {m[0]}"),
     (r'Parser key "(.*?)": Expected a dot import path string: (.*)', _no_class),
     (r'Parser key "(.*?)": .*has no attribute .*Got value: (.*)', _no_class),
-    (r"Parser key \"(.*?)\": Problem with given class_path '(.*?)': module .* has no", _no_class),
+    (rf'Parser key "(.*?)": {NO_CLASS}', _no_class),
     (
         r'Parser key "(?P<key>.*?)": Not a valid subclass of (?P<base>\w+)\. '
         r"Got value: (?P<value>.*?) Subclass types",

@@ -191,7 +191,7 @@ def test_every_length_says_how_many_steps_it_trains():
     [
         (["num_rows.max_rows=100"], "min_rows=200, max_rows=100: use"),
         (["num_rows.max_row=100"], "data.shapes.num_rows: .*max_row.*it has min_rows, max_rows"),
-        (["num_rows=tabicl_linear.priors.rows.Rows"], "data.shapes.num_rows: .*'Rows'"),
+        (["num_rows=tabicl_linear.priors.rows.Rows"], "num_rows: there is no .*[.]Rows; mend"),
         (["num_rows=many"], "data.shapes.num_rows=many: expected int"),
         (["batch_size={10000: 0}"], "batch_size={10000: 0}"),
         (["batch_size={1000: 8}"], "no entry for num_rows=8000"),

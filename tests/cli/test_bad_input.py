@@ -30,6 +30,7 @@ from tabicl_linear.training.task import InContextTask
             ["--config", "model: {strategy: {class_path: json.Nope}}"],
             ["=json.Nope: no such"],
         ),
+        (["--trainer.callbacks+=json.Nope"], ["callbacks: there is no class json.Nope; mend"]),
         (["--model.mixer.init_args.foo=3"], ["model.mixer: ", "no argument 'foo'", "conv_size"]),
         (["--model.architecture.dim=abc"], ["model.architecture.dim=abc", "int"]),
         (["--model.architecture.dim=33"], ["dim=33", "num_heads=4"]),
