@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RESULTS = "oracle.csv"
 METRICS = {"roc_auc": "ROC-AUC", "accuracy": "accuracy", "log_loss": "log-loss"}
-OF_SYNTHETIC = {"datasets": 10, "rows": 8000, "data_seed": 42}
+OF_SYNTHETIC = {"datasets": 10, "rows": 8000, "features": 10, "classes": 5, "data_seed": 42}
 OF_TABLE = {"folds": 5}
 """Options that apply to one kind of data only, with their defaults."""
 
@@ -86,6 +86,8 @@ def _parser() -> OneLineArgumentParser:
     synthetic = parser.add_argument_group("synthetic datasets, as of `tabicl-linear lengths`")
     synthetic.add_argument("--datasets", type=count, help="number of datasets (10)")
     synthetic.add_argument("--rows", type=count, help="context rows (8000)")
+    synthetic.add_argument("--features", type=count, help="columns of a dataset (10)")
+    synthetic.add_argument("--classes", type=count, help="classes of a dataset (5)")
     synthetic.add_argument("--data-seed", type=int, help="seed of the datasets (42)")
     table = parser.add_argument_group("a table instead")
     table.add_argument("--table", type=Path, metavar="FILE", help="CSV or Parquet file")
@@ -116,18 +118,22 @@ def _tasks(
     from tabicl_linear.estimator.rows.table_file import TableFile
     from tabicl_linear.lengths.datasets import DatasetOptions
     from tabicl_linear.lengths.oracle_tasks import SyntheticTasks, TableTasks, limits
+    from tabicl_linear.lengths.run import check_sizes
 
-    most = limits(models)
     if arguments.table is None:
         options = DatasetOptions(
-            max_rows=arguments.rows, lengths=(arguments.rows,), seed=arguments.data_seed
+            max_rows=arguments.rows,
+            lengths=(arguments.rows,),
+            num_features=arguments.features,
+            num_classes=arguments.classes,
+            seed=arguments.data_seed,
         )
-        most.check(options.num_features, options.num_classes)
+        check_sizes(options, models)
         datasets = asdict(options) | {"lengths": list(options.lengths)}
         return SyntheticTasks(options, arguments.datasets), {"datasets": datasets}
     table, labels = TableFile(arguments.table).labelled(arguments.target)
     about = {"table": checksum(arguments.table), "target": arguments.target}
-    tasks = TableTasks(table, labels, folds=arguments.folds, limits=most)
+    tasks = TableTasks(table, labels, folds=arguments.folds, limits=limits(models))
     return tasks, about | {"folds": arguments.folds}
 
 

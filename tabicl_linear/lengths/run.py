@@ -75,18 +75,7 @@ class RunOptions:
             except ConfigError as error:
                 others = " Or name other models after --oracle." if len(models) > 1 else ""
                 raise ConfigError(f"--oracle {name}: {error}{others}") from error
-        of = self.datasets
-        for name, model in models.items():
-            most = model.architecture
-            for option, what, number, limit in (
-                ("--classes", "classes", of.num_classes, most.num_classes),
-                ("--features", "columns", of.num_features, most.num_features),
-            ):
-                if number > limit:
-                    raise DataError(
-                        f"{name} takes at most {limit} {what}, and the datasets have {number}: "
-                        f"give {option} {limit} or fewer."
-                    )
+        check_sizes(self.datasets, models)
 
     def labels(self, models: Models) -> list[str]:
         """Names of all readings in the results."""
@@ -104,6 +93,25 @@ class RunOptions:
             "oracle_options": asdict(self.oracle_options) if self.oracle else None,
             "statistics": self.statistics,
         }
+
+
+def check_sizes(datasets: DatasetOptions, models: Models) -> None:
+    """Check that all models take datasets of these sizes.
+
+    Raises:
+        DataError: A model takes fewer classes or columns.
+    """
+    for name, model in models.items():
+        most = model.architecture
+        for option, what, number, limit in (
+            ("--classes", "classes", datasets.num_classes, most.num_classes),
+            ("--features", "columns", datasets.num_features, most.num_features),
+        ):
+            if number > limit:
+                raise DataError(
+                    f"{name} takes at most {limit} {what}, and the datasets have {number}: "
+                    f"give {option} {limit} or fewer."
+                )
 
 
 @torch.no_grad()

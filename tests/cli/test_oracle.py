@@ -93,12 +93,14 @@ def test_every_option_of_the_optimisation_is_taken(tmp_path, checkpoint):
     chosen |= {"tolerance": 10.0, "start": "all_rows", "seed": 3}
     words = [(f"--{name.replace('_', '-')}", value) for name, value in chosen.items()]
     options = ["--checkpoint", checkpoint, "--output", tmp_path / "out", "--datasets", 1]
-    options += ["--rows", 60, "--data-seed", 7, "--absolute-rate"]
+    options += ["--rows", 60, "--features", 4, "--classes", 3]
+    options += ["--data-seed", 7, "--absolute-rate"]
     assert call(*options, *(word for pair in words for word in pair)) == 0
     settings = json.loads((tmp_path / "out" / "run.json").read_text())
     assert settings["oracle"] == chosen | {"absolute_rate": True}
     assert all(settings["oracle"][name] != value for name, value in asdict(OracleOptions()).items())
-    assert settings["datasets"]["seed"] == 7
+    sizes = ("seed", "num_features", "num_classes")
+    assert [settings["datasets"][name] for name in sizes] == [7, 4, 3]
     # No gain is one within such a tolerance, and one pass without a gain ends it.
     assert pd.read_csv(tmp_path / "out" / "oracle.csv")["epochs"].tolist() == [1]
 
@@ -114,12 +116,14 @@ def test_every_option_of_the_optimisation_is_taken(tmp_path, checkpoint):
         (["--table", "TABLE", "--target", "y", "--folds", "1"], ["--folds 1"]),
         *(
             (["--table", "TABLE", "--target", "y", option, "9"], [f"{option} 9", "synthetic"])
-            for option in ("--rows", "--datasets", "--data-seed")
+            for option in ("--rows", "--datasets", "--features", "--classes", "--data-seed")
         ),
         (["--folds", "3"], ["--folds 3", "--table"]),
         (["--learning-rate", "0"], ["learning_rate=0.0"]),
         (["--held-out", "1"], ["held_out=1.0"]),
         (["--rows", "3"], ["length 3", "5 classes"]),
+        (["--features", "999"], ["columns", "give --features"]),
+        (["--classes", "11", "--rows", "60"], ["11", "give --classes"]),
         (["--checkpoint", "/nowhere.ckpt"], ["/nowhere.ckpt"]),
         (["--start", "rows"], ["--start"]),
     ],
