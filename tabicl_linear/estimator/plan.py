@@ -117,11 +117,12 @@ class Plan:
         Returns:
             What `compute` returns.
         """
-        rows = rows_that_fit(self.device) if self.rows_per_batch is None else self.rows_per_batch
         # To be refined, members are fitted one at a time: each stops early on its own.
         all_rows = len(matrix) * (1 if self.refine else self.num_members)
+        rows, limit = min(all_rows, most), self.rows_per_batch
+        rows = rows_that_fit(rows, self.device) if limit is None else min(rows, limit)
         what = f"{doing} {len(matrix)} rows x {matrix.shape[1]} columns"
-        return retried_smaller(compute, min(rows, all_rows, most), what=what, device=self.device)
+        return retried_smaller(compute, rows, what=what, device=self.device)
 
     def check_pieces(self, *, in_order: bool) -> None:
         """Raise `ConfigError` if a decision needs all rows at once, for rows that come in pieces.

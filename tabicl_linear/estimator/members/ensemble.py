@@ -29,9 +29,10 @@ ROWS_ARRANGED = 1 << 16
 WIDE_MEMBERS = 4
 """Minimum number of members for a wide table, even if its columns are uninformative
 (docs/training_log.md)."""
-MIN_ROWS = 8
-"""Fewer query rows than this are padded: matrix products of one or two rows run other kernels, and
-their rounding would make a prediction depend on the number of rows predicted together."""
+MIN_ROWS, MIN_PRODUCT_ROWS = 4, 8
+"""Fewer query rows are padded to so many of a member, and so many of all members together: smaller
+matrix products run other kernels, whose rounding would make a prediction depend on the number of
+rows predicted together (docs/decisions.md, decision 38)."""
 
 
 @dataclass(frozen=True)
@@ -307,10 +308,11 @@ def _seen(power: PowerColumns, view: View, matrix: Float32Array, rows: IntArray)
 
 
 def _read(model: ContextLearner, state: State, x: torch.Tensor) -> torch.Tensor:
-    """Logits of rows; few rows are padded to `MIN_ROWS`."""
-    num_rows = x.shape[1]
-    if num_rows < MIN_ROWS:
-        x = torch.cat([x, x[:, :1].expand(-1, MIN_ROWS - num_rows, -1)], dim=1)
+    """Logits of rows; few rows are padded (`MIN_ROWS`)."""
+    num_members, num_rows = x.shape[:2]
+    missing = max(MIN_ROWS, MIN_PRODUCT_ROWS // num_members) - num_rows
+    if missing > 0:
+        x = torch.cat([x, x[:, :1].expand(-1, missing, -1)], dim=1)
     return model.predict(state, x)[:, :num_rows]
 
 

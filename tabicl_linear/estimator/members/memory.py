@@ -23,16 +23,18 @@ SHRINK = 8
 Result = TypeVar("Result")
 
 
-def rows_that_fit(device: torch.device) -> int:
-    """How many rows, a power of two, may be in a network at a time, in half of the free memory.
+def rows_that_fit(wanted: int, device: torch.device) -> int:
+    """How many of the wanted rows may be in a network at a time, in half of the free memory.
 
-    That is `MAX_ROWS` wherever 4 GiB are free.
+    At most `MAX_ROWS`, which are possible wherever 4 GiB are free.
     """
+    if wanted <= MIN_ROWS:
+        return wanted  # without asking the system, which takes a while for a prediction of one row
     free = free_bytes(device)
     rows = MAX_ROWS
     while free is not None and rows > MIN_ROWS and rows * ROW_BYTES > free // 2:
         rows //= 2
-    return rows
+    return min(rows, wanted)
 
 
 def free_bytes(device: torch.device) -> int | None:

@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.model_selection import train_test_split
 
 from tabicl_linear import TabICLLinearClassifier
-from tabicl_linear.estimator.members.ensemble import MIN_ROWS
+from tabicl_linear.estimator.members.ensemble import MIN_PRODUCT_ROWS, MIN_ROWS
 from tabicl_linear.kernels.state import map_tensors
 
 
@@ -31,9 +31,12 @@ def test_members_fitted_one_by_one_and_together_agree(checkpoint, wine):
     assert together.state_bytes_ == apart.state_bytes_ == pairs.state_bytes_
 
 
-def test_few_queries_are_read_with_as_many_rows_as_others(checkpoint, wine, monkeypatch):
+@pytest.mark.parametrize(("num_members", "fewest"), [(1, MIN_PRODUCT_ROWS), (8, MIN_ROWS)])
+def test_few_queries_are_read_with_as_many_rows_as_others(
+    checkpoint, wine, monkeypatch, num_members, fewest
+):
     train, test, labels, _ = wine
-    classifier = TabICLLinearClassifier(checkpoint, n_estimators=1).fit(train, labels)
+    classifier = TabICLLinearClassifier(checkpoint, n_estimators=num_members).fit(train, labels)
     model, lengths = classifier.ensemble_.model, []
     predict = type(model).predict
 
@@ -42,9 +45,9 @@ def test_few_queries_are_read_with_as_many_rows_as_others(checkpoint, wine, monk
         return predict(self, state, x, **options)
 
     monkeypatch.setattr(type(model), "predict", counted)
-    for number in (1, 3, MIN_ROWS, MIN_ROWS + 1):
+    for number in (1, fewest - 1, fewest, fewest + 1):
         assert classifier.predict_proba(test[:number]).shape == (number, 3)
-    assert lengths == [MIN_ROWS, MIN_ROWS, MIN_ROWS, MIN_ROWS + 1]
+    assert lengths == [fewest, fewest, fewest, fewest + 1]
 
 
 def test_ensemble_is_the_mean_over_its_members(checkpoint, wine):

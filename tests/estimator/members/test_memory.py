@@ -26,7 +26,9 @@ def test_free_memory_is_told():
 )
 def test_rows_are_at_most_half_of_the_memory(monkeypatch, free, rows):
     monkeypatch.setattr(memory, "free_bytes", lambda device: free)
-    assert memory.rows_that_fit(CPU) == rows
+    assert memory.rows_that_fit(1_000_000, CPU) == rows
+    for wanted in (0, 1, rows, rows + 1):
+        assert memory.rows_that_fit(wanted, CPU) == min(wanted, rows)
 
 
 ERRORS = [
