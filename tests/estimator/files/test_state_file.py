@@ -298,6 +298,16 @@ def test_rows_that_are_held_may_have_cells_of_any_type_of_parquet(of_row, tmp_pa
     np.testing.assert_array_equal(*(classifier.predict_proba(x) for classifier in grown))
 
 
+def test_a_file_names_the_model_of_the_fit(checkpoint, tmp_path):
+    """Not one that was set for the next fit."""
+    before = fitted(TabICLLinearClassifier, checkpoint, n_estimators=1)
+    before.set_params(model="streaming", random_state=7).save(tmp_path / "s")
+    after = TabICLLinearClassifier.load(tmp_path / "s", device="cpu")
+    assert (after.model, after.random_state) == (str(checkpoint), 7)
+    x, _ = table(20, seed=1)
+    np.testing.assert_array_equal(after.predict_proba(x), before.predict_proba(x))
+
+
 def test_what_cannot_be_stored_is_named_and_nothing_is_written(checkpoint, tmp_path):
     path = tmp_path / "s"
     classifier = fitted(TabICLLinearClassifier, checkpoint, random_state=np.random.RandomState(0))
