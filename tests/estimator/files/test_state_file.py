@@ -282,12 +282,15 @@ def test_declared_columns_of_any_container_are_saved(make_declared, tmp_path):
         lambda row: pd.Timestamp(2024, 1, 1 + row % 28) if row % 5 else pd.NaT,
         lambda row: Decimal(row) / 8 if row % 5 else pd.NA,
         lambda row: bytes([row % 3]),
+        lambda row: row % 3,
     ],
-    ids=["date", "datetime", "time", "timestamp", "decimal", "bytes"],
+    ids=["date", "datetime", "time", "timestamp", "decimal", "bytes", "sparse"],
 )
 def test_rows_that_are_held_may_have_cells_of_any_type_of_parquet(of_row, tmp_path):
     x, y = table(60)
-    x["cells"] = pd.Series([of_row(row) for row in range(60)], dtype=object)
+    cells = [of_row(row) for row in range(60)]
+    kind = pd.SparseDtype("int64") if isinstance(cells[0], int) else object
+    x["cells"] = pd.Series(cells, dtype=kind)
     before = TabICLLinearClassifier(random_state=0, device="cpu").partial_fit(x, y)
     before.save(tmp_path / "s")
     after = TabICLLinearClassifier.load(tmp_path / "s", device="cpu")
