@@ -1,10 +1,12 @@
 """Messages of commands on standard error, and checks that their results can be written."""
 
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import try_writing
@@ -41,17 +43,30 @@ def writing_to(folder: Path) -> Iterator[None]:
         ) from error
 
 
+_EXAMPLES = re.compile(r" \([^()]* here, [^()]* in training\)")
+"""What a warning shows of the rows at hand; with that of another piece it is the same warning."""
+
+
 @contextmanager
-def warnings_as_lines(verb: str) -> Iterator[None]:
-    """Show each warning once, as one line on standard error without source code."""
-    messages = set[str]()
+def warnings_as_lines(
+    verb: str, options: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
+    """Show each warning once, as one line on standard error without source code.
+
+    `options` of the command are named after warnings that name the arguments of Python for them.
+    """
+    shown = set[str]()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         # Python's own memory of what it has shown is reset whenever any code sets warning filters,
         # which happens between the pieces of a table.
-        if str(message) not in messages:
-            messages.add(str(message))
-            say(f"warning: {message}", verb)
+        text = str(message)
+        if (known := _EXAMPLES.sub("", text)) not in shown:
+            shown.add(known)
+            names = [
+                f" ({name} is {option} here.)" for name, option in options.items() if name in text
+            ]
+            say(f"warning: {text}{''.join(names)}", verb)
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)

@@ -19,12 +19,15 @@ from tabicl_linear.signals import ended_at_once, exit_by, handled
 if TYPE_CHECKING:
     from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 
+OPTIONS = {"categorical_features": "--categorical", "n_estimators": "--n-estimators"}
+"""Options by the arguments of the classifier that its warnings name."""
+
 
 def main(argv: list[str]) -> int:
     """Classify the rows of a file, and print what was read and written; return the exit code."""
     options = _parser().parse_args(argv)
     predict = _on_cluster if options.dask else _in_pieces if options.stream else _at_once
-    with warnings_as_lines("predict"), handled(exit_by, signal.SIGTERM):
+    with warnings_as_lines("predict", OPTIONS), handled(exit_by, signal.SIGTERM):
         summary = predict(options)
         if not options.quiet:
             say(summary)

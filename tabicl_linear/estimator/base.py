@@ -26,7 +26,14 @@ from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.notices import progress_bar
-from tabicl_linear.estimator.plan import Plan, checked_plan, computing, resolved_device
+from tabicl_linear.estimator.plan import (
+    OF_LEARNERS,
+    OF_MEMBERS,
+    Plan,
+    checked_plan,
+    computing,
+    resolved_device,
+)
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
 from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces, rows_of_file
@@ -60,6 +67,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
     """
 
     fitted_: Fitted
+    _arguments_of_fit: dict[str, Any]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -132,12 +140,10 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             pieces, classes, num_rows = checked_pieces(X), None, None
         else:
             with computing(plan.n_jobs):
-                self.fitted_ = fitting.fit(checked_rows(X, y), plan, self._learners())
-            return self
+                return self._keep(fitting.fit(checked_rows(X, y), plan, self._learners()))
         with computing(plan.n_jobs), progress_bar("read", num_rows, plan.progress) as bar:
             pieces = _with_progress(pieces, bar)
-            self.fitted_ = fitting.fit_pieces(pieces, plan, self._learners(), classes)
-        return self
+            return self._keep(fitting.fit_pieces(pieces, plan, self._learners(), classes))
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Class probabilities `[rows, classes]`, in the order of `classes_`.
@@ -193,7 +199,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
                 stored.
         """
         check_is_fitted(self)
-        arguments = self.get_params(deep=False)
+        arguments = self._fitted_arguments()
         with computing(arguments["n_jobs"]):
             fitted = self.fitted_.solved()
         state_file.write(type(self).__name__, arguments, fitted, Path(path))
@@ -214,11 +220,24 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
         overrides = {"device": device} if model is None else {"device": device, "model": model}
         classifier = cls(**(parameters | overrides))
-        classifier.fitted_ = fitted
-        return classifier
+        return classifier._keep(fitted)
+
+    def _keep(self, fitted: Fitted) -> Self:
+        """Take a fitted value, with the arguments that it was made with."""
+        self.fitted_, self._arguments_of_fit = fitted, self.get_params(deep=False)
+        return self
 
     def _plan(self) -> Plan:
         return checked_plan(self.get_params(deep=False))
+
+    def _fitted_arguments(self) -> dict[str, Any]:
+        """The arguments; those that hold from the next `fit` on, as they were at the last one."""
+        arguments = self.get_params(deep=False)
+        return arguments | {
+            name: value
+            for name, value in self._arguments_of_fit.items()
+            if name in (*OF_LEARNERS, *OF_MEMBERS)
+        }
 
     @abstractmethod
     def _learners(self) -> Learners:
@@ -235,7 +254,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         Both come from the same fit, even if another thread fits the classifier again meanwhile.
         """
         check_is_fitted(self)
-        plan, fitted = self._plan(), self.fitted_
+        plan, fitted = checked_plan(self._fitted_arguments()), self.fitted_
         with computing(plan.n_jobs):
             return fitted.classes, fitted.scores(self._queries(X), plan)
 

@@ -22,7 +22,7 @@ from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTr
 from tabicl_linear.estimator.learners.interface import ComposedLearner, Learners
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded
-from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, computing
+from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, check_unchanged, computing
 from tabicl_linear.estimator.refinement import check_refinable
 from tabicl_linear.estimator.rows.labelled import checked_rows, with_labels
 from tabicl_linear.estimator.rows.labels import announced_classes, as_objects, class_codes
@@ -207,7 +207,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
             AttributeError: The model cannot be extended; the cause of the error names those that
                 can.
             DataError: The rows cannot be used (see `fit`), or a label is not one of the classes.
-            ConfigError: A constructor argument is out of range.
+            ConfigError: A constructor argument is out of range, or it has changed since the call
+                before and only a new fit can obey it, such as `model` or `trees`.
             CheckpointError: The model cannot be loaded.
         """
         plan = self._plan()
@@ -215,17 +216,17 @@ class TabICLLinearClassifier(EnsembleClassifier):
         if not self.__sklearn_is_fitted__():
             rows = checked_rows(X, y)
             with computing(plan.n_jobs):
-                self.fitted_ = fitting.start(rows, plan, self._learners(), announced)
-            return self
+                return self._keep(fitting.start(rows, plan, self._learners(), announced))
         if announced is not None and not np.array_equal(announced, self.classes_):
             raise DataError(
                 f"classes={as_objects(announced)} differ from those of the first call, "
                 f"{as_objects(self.classes_)}: leave them out, or fit anew to change them."
             )
+        fitted = self.fitted_
+        check_unchanged(vars(self), self._arguments_of_fit, are_held=fitted.held is not None)
         rows = with_labels(self._queries(X), y)
         with computing(plan.n_jobs):
-            self.fitted_ = fitting.extended(self.fitted_, rows, plan, prequential=prequential)
-        return self
+            return self._keep(fitting.extended(fitted, rows, plan, prequential=prequential))
 
     def diagnose(self, X: Any, y: Any, *, row_orders: int = 4) -> pd.DataFrame:
         """Measure the fitted states, and read rows again to see how the states come about.

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, one_line
 from tabicl_linear.estimator.arrays import Float32Array
 from tabicl_linear.estimator.choices import MODES, LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.learners.interface import ContextLearner, OwnPreset, Preset
 from tabicl_linear.estimator.members.memory import Result, retried_smaller, rows_that_fit
+from tabicl_linear.estimator.notices import brief
 
 EnsembleName = Literal["default", "paper"]
 TreesArgument = Literal["auto"] | bool
@@ -30,6 +31,10 @@ PRESETS: dict[EnsembleName, Preset] = {
     # The authors' evaluation of real tables (`pfns/evaluation/real_world_presets.py`).
     "paper": Preset(n_estimators=10, softmax_temperature=0.8),
 }
+OF_LEARNERS = ("model", "trees", "ensemble")
+"""Arguments that decide what learns from the rows; they hold from the next fit on."""
+OF_MEMBERS = ("n_estimators", "long_context", "categorical_features")
+"""Arguments that also count while trees hold all rows so far, as these are fitted anew."""
 REFINED_AT_ONCE = (
     "refine=True optimises states on all rows at once, and here they come piece by piece: fit one "
     "table in memory, or set refine=False and fit anew."
@@ -177,6 +182,28 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
         long_context=long_context,
         device=resolved_device(arguments["device"]),
     )
+
+
+def check_unchanged(now: Mapping[str, Any], then: Mapping[str, Any], *, are_held: bool) -> None:
+    """Raise `ConfigError` for an argument that has changed and that later rows cannot obey.
+
+    Args:
+        now: The constructor arguments.
+        then: Those that the rows before were read with.
+        are_held: Whether trees hold all rows before, and thus fit them anew.
+    """
+    names = list(OF_LEARNERS)
+    if not are_held:
+        names += [*OF_MEMBERS, "random_state"]
+        names += ["softmax_temperature"] if now["softmax_temperature"] == "auto" else []
+    for name in names:
+        if not np.array_equal(now[name], then[name]):
+            value, before = (one_line(brief(each[name])) for each in (now, then))
+            raise ConfigError(
+                f"{name}={value}: the rows so far were read with {name}={before}, and this cannot "
+                "change for more rows: set it back, or begin anew, with fit or with partial_fit "
+                "of a new classifier."
+            )
 
 
 def checked_count(arguments: Mapping[str, Any], name: str) -> int | None:

@@ -24,6 +24,19 @@ def test_a_warning_is_said_once(capsys):
     assert lines == [f"tabicl-linear predict: warning: {text}" for text in ("one", "two")]
 
 
+def test_a_warning_of_later_pieces_is_said_once_with_the_option_to_give(capsys):
+    """Each piece has an example of its own, and in another column it is another warning."""
+    with warnings_as_lines("predict", {"categorical_features": "--categorical"}):
+        for text in ("'a' (2 here, 1 in training)", "'a' (3 here, 1 in training)", "'b' (f)"):
+            warnings.warn(f"{text}: categorical_features", UserWarning, stacklevel=1)
+    lines = capsys.readouterr().err.splitlines()
+    note = "categorical_features (categorical_features is --categorical here.)"
+    assert lines == [
+        f"tabicl-linear predict: warning: {text}: {note}"
+        for text in ("'a' (2 here, 1 in training)", "'b' (f)")
+    ]
+
+
 @pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EACCES, errno.EROFS])
 @pytest.mark.parametrize("check", [check_folder, check_writable, open_folder])
 def test_where_nothing_can_be_written_is_found_before_the_work(tmp_path, monkeypatch, check, fault):

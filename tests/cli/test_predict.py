@@ -52,6 +52,13 @@ def one_line_error(capsys):
     return lines[0]
 
 
+def test_warnings_name_the_option_of_the_command(folder, model, tables, capsys):
+    for name, table in zip(("train", "test"), tables, strict=True):
+        table.assign(code=2**60 + np.arange(len(table))).to_csv(folder / f"{name}.csv", index=False)
+    assert run(folder, model) == 0
+    assert "['code']. (categorical_features is --categorical here.)" in capsys.readouterr().err
+
+
 def test_options_about_text_are_refused_where_no_file_is_text(folder, model, tables, capsys):
     for name, table in zip(("train", "test"), tables, strict=True):
         table.to_parquet(folder / f"{name}.parquet")

@@ -119,6 +119,26 @@ def test_a_fit_can_be_continued():
     assert classifier.n_samples_seen_ == 50
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ensemble", "paper"),
+        ("n_estimators", 3),
+        ("long_context", "blocks"),
+        ("categorical_features", ["u"]),
+        ("random_state", 1),
+        ("softmax_temperature", "auto"),
+    ],
+)
+def test_what_only_a_fit_can_obey_is_refused_when_rows_follow(name, value):
+    x, y = table(60)
+    classifier = TabICLLinearClassifier(make("DeltaNet", "causal"), n_estimators=2)
+    classifier.fit(x[:40], y[:40]).set_params(**{name: value})
+    with pytest.raises(ConfigError, match=f"{name}=.*: the rows so far were read with {name}="):
+        classifier.partial_fit(x[40:], y[40:])
+    assert classifier.n_samples_seen_ == 40
+
+
 def test_more_rows_are_written_in_the_order_given(monkeypatch):
     """After `fit`, too, in which every member has written them in an order of its own."""
     x, y = table(60)

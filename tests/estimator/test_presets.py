@@ -39,6 +39,16 @@ def test_arguments_set_what_a_preset_leaves_open(checkpoint):
     assert RandomFeatureRidge(ensemble="paper").fit(TABLE, LABELS).temperature_ == 1.0
 
 
+def test_another_ensemble_holds_from_the_next_fit_on(checkpoint):
+    """Its temperature too, which is that of its members."""
+    classifier = fitted(checkpoint)
+    before = classifier.predict_proba(TABLE)
+    np.testing.assert_array_equal(
+        classifier.set_params(ensemble="paper").predict_proba(TABLE), before
+    )
+    assert (classifier.fit(TABLE, LABELS).predict_proba(TABLE) != before).any()
+
+
 @pytest.mark.parametrize("ensemble", ["default", "paper"])
 def test_random_state_makes_results_identical(checkpoint, ensemble):
     options = {"ensemble": ensemble, "n_estimators": 3}

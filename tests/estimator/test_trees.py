@@ -270,6 +270,33 @@ def test_what_needs_all_rows_is_refused_at_later_pieces_too(argument, table):
     assert held.n_samples_seen_ == 60
 
 
+@pytest.mark.parametrize("rows", [60, 120])
+def test_what_only_a_fit_can_obey_is_refused_at_later_pieces(rows, table, few_rows_grow, tmp_path):
+    """While rows are held, members are made anew with each piece."""
+    x, y = table
+    saved = added(TabICLLinearClassifier(), x[:rows], y[:rows])
+    saved.save(tmp_path / "s")
+    for classifier in (saved, TabICLLinearClassifier.load(tmp_path / "s")):
+        for name, value in {"trees": False, "model": "streaming", "n_estimators": 1}.items():
+            if (name, rows) == ("n_estimators", 60):
+                continue
+            kept = classifier.get_params()[name]
+            classifier.set_params(**{name: value})
+            with pytest.raises(ConfigError, match=f"{name}={value!r}: .* with {name}={kept!r}"):
+                classifier.partial_fit(x[rows:], y[rows:])
+            assert classifier.n_samples_seen_ == rows
+            classifier.set_params(**{name: kept})
+        classifier.set_params(rows_per_batch=99, n_jobs=1, class_weight="balanced", verbose=1)
+        assert classifier.partial_fit(x[rows:], y[rows:]).n_samples_seen_ == 240
+
+
+def test_members_may_change_while_rows_are_held(table):
+    x, y = table
+    held = added(TabICLLinearClassifier(), x[:40], y[:40])
+    held.set_params(n_estimators=3).partial_fit(x[40:50], y[40:50])
+    assert len(held.ensemble_.views) == 3
+
+
 def test_rows_that_are_held_are_not_those_of_the_caller():
     """Who fills the same arrays for every piece does not change the pieces before."""
     x, y = ruled_table(80)

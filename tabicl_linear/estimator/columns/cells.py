@@ -194,8 +194,7 @@ def decimals(values: FloatArray, dtype: Any) -> FloatArray:
     as they are. So do values that are not the rounding of a short decimal (of 3 digits in float16,
     6 in float32).
     """
-    dense = dtype.subtype if isinstance(dtype, pd.SparseDtype) else dtype
-    kind = _SHORT_FLOATS.get(str(dense).lower())
+    kind = _SHORT_FLOATS.get(str(dtype).lower())
     if kind is None:
         return values
     present = np.isfinite(values) & (values != 0)

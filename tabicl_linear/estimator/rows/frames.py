@@ -134,7 +134,8 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
     by plain ones (both count as missing); lone surrogates in text by their escapes; bytes by their
     text; arrays and tensors without dimensions by what they hold; NumPy's dates among objects by
     those of pandas; `np.longdouble` and fractions by float64. Columns of Arrow's types, except
-    numbers, become columns of types of pandas and Python.
+    numbers, become columns of types of pandas and Python. Sparse columns become dense, as the
+    learner reads every cell, and as files of `save` hold dense ones alone.
 
     Raises:
         DataError: Two columns have the same name, one has no name, names are of several types, or
@@ -145,6 +146,9 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
     for place, (name, cells) in enumerate(frame.items()):
         if isinstance(cells.dtype, pd.ArrowDtype) and not _is_number(cells.dtype.pyarrow_dtype):
             replacement = _from_arrow(cells, name)
+        elif isinstance(cells.dtype, pd.SparseDtype):
+            dense = computable_array(cells.to_numpy(cells.dtype.subtype))
+            replacement = pd.Series(dense, index=cells.index, dtype=dense.dtype)
         elif isinstance(cells.dtype, np.dtype):
             array = cells.to_numpy()
             plain = computable_array(array)

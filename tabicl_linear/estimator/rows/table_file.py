@@ -63,6 +63,17 @@ class TableFile:
                 f"{self.name}: column name {brief(twice[0])} occurs more than once; rename it."
             )
 
+        self._warn_of_cut()
+
+    def _warn_of_cut(self) -> None:
+        line = self._cells.short_end() if isinstance(self._cells, TextCells) else None
+        if line is not None:
+            warn_user(
+                f"{self.name}: the last line, {brief(line)}, has fewer fields than the header, as "
+                "if the file was cut off, and those that lack are read as missing. Copy the file "
+                "again, or remove the line."
+            )
+
     def _opened(self, text: TextFormat) -> "TextCells | ParquetCells":
         if self._kind == PARQUET:
             # Imported here, since only such files need it.

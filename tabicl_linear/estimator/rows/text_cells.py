@@ -4,12 +4,13 @@
 """
 
 import io
+import re
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,9 @@ _NO_TEXT = {
     b"ARROW1\0\0": "holds an Arrow table; save it as Parquet, or pass it in Python",
 }
 """Files that are not text: their first bytes, what they are, and what to do."""
+
+_MOST_OF_LINE = 1 << 20
+"""Bytes at the end of a file among which its last line is sought."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,35 @@ class TextCells:
 
     def __init__(self, source: Path | bytes, text: TextFormat) -> None:
         self._source, self._text = source, text
-        with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as stream:
+        with self._bytes() as stream:
             start = stream.read(max(map(len, _NO_TEXT)))
         for magic, fault in _NO_TEXT.items():
             if start.startswith(magic):
                 raise DataError(f"This is no text: the file {fault}.")
         self._compression = "gzip" if start.startswith(_GZIP_MAGIC) else None
         self.columns = self._names()
+
+    def short_end(self) -> str | None:
+        """The last line if it has fewer fields than the header, as in a file that was cut off.
+
+        None also where the end of the file does not show it: in lines with an open quote, and in
+        encodings whose line ends are not those of ASCII. (A gzip file says itself that it was cut.)
+        """
+        encoding = self._text.encoding
+        if self._compression or b'\r\n""'.decode(encoding, errors="replace") != '\r\n""':
+            return None
+        with self._bytes() as stream:
+            stream.seek(max(0, stream.seek(0, io.SEEK_END) - _MOST_OF_LINE))
+            _, end, content = stream.read().rstrip(b"\r\n").rpartition(b"\n")
+        line = content.decode(encoding, errors="replace")
+        assert self._text.sep is not None
+        num_fields = re.sub('"[^"]*"', "", line).count(self._text.sep) + 1
+        is_whole = bool(end) and line.count('"') % 2 == 0
+        return line if is_whole and num_fields < len(self.columns) else None
+
+    def _bytes(self) -> IO[bytes]:
+        source = self._source
+        return source.open("rb") if isinstance(source, Path) else io.BytesIO(source)
 
     def labels(self, name: str) -> "pd.Series[Any]":
         """The column with this name, in the type that `typed_labels` decides."""

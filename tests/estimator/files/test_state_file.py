@@ -282,12 +282,15 @@ def test_declared_columns_of_any_container_are_saved(make_declared, tmp_path):
         lambda row: pd.Timestamp(2024, 1, 1 + row % 28) if row % 5 else pd.NaT,
         lambda row: Decimal(row) / 8 if row % 5 else pd.NA,
         lambda row: bytes([row % 3]),
+        lambda row: row % 3,
     ],
-    ids=["date", "datetime", "time", "timestamp", "decimal", "bytes"],
+    ids=["date", "datetime", "time", "timestamp", "decimal", "bytes", "sparse"],
 )
 def test_rows_that_are_held_may_have_cells_of_any_type_of_parquet(of_row, tmp_path):
     x, y = table(60)
-    x["cells"] = pd.Series([of_row(row) for row in range(60)], dtype=object)
+    cells = [of_row(row) for row in range(60)]
+    kind = pd.SparseDtype("int64") if isinstance(cells[0], int) else object
+    x["cells"] = pd.Series(cells, dtype=kind)
     before = TabICLLinearClassifier(random_state=0, device="cpu").partial_fit(x, y)
     before.save(tmp_path / "s")
     after = TabICLLinearClassifier.load(tmp_path / "s", device="cpu")
@@ -296,6 +299,16 @@ def test_rows_that_are_held_may_have_cells_of_any_type_of_parquet(of_row, tmp_pa
     more, labels = x[:30].copy(), y[:30]
     grown = [classifier.partial_fit(more, labels) for classifier in (before, after)]
     np.testing.assert_array_equal(*(classifier.predict_proba(x) for classifier in grown))
+
+
+def test_a_file_names_the_model_of_the_fit(checkpoint, tmp_path):
+    """Not one that was set for the next fit."""
+    before = fitted(TabICLLinearClassifier, checkpoint, n_estimators=1)
+    before.set_params(model="streaming", random_state=7).save(tmp_path / "s")
+    after = TabICLLinearClassifier.load(tmp_path / "s", device="cpu")
+    assert (after.model, after.random_state) == (str(checkpoint), 7)
+    x, _ = table(20, seed=1)
+    np.testing.assert_array_equal(after.predict_proba(x), before.predict_proba(x))
 
 
 def test_what_cannot_be_stored_is_named_and_nothing_is_written(checkpoint, tmp_path):

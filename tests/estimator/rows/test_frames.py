@@ -331,6 +331,17 @@ class TestNames:
         with pytest.raises(DataError, match="'a' occurs more than once"):
             classifier.predict(pd.DataFrame(np.eye(3), columns=["a", "b", "a"]))
 
+    @pytest.mark.parametrize(
+        "dtype",
+        ["float16", "float32", pd.SparseDtype(np.float32, -3.0), "bool", "object", "str"],
+        ids=str,
+    )
+    def test_a_sparse_column_is_the_dense_one(self, dtype):
+        sparse = dtype if isinstance(dtype, pd.SparseDtype) else pd.SparseDtype(dtype)
+        cells = pd.Series([5.1, 0.0, -3.0, -3.0]).astype(sparse.subtype)
+        result = computable(pd.DataFrame({"a": cells.astype(sparse)}))
+        pd.testing.assert_frame_equal(result, pd.DataFrame({"a": cells}))
+
     def test_frames_that_need_no_change_are_not_copied(self, frame):
         assert computable(frame) is frame
 

@@ -45,6 +45,32 @@ def test_pieces_are_the_file(path):
         file.labels("d")
 
 
+@pytest.mark.parametrize("more", ["", "\n", "\r\n\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+@pytest.mark.parametrize("line", ["é,5", '"é,6"', '"a ""b"", c",5'])
+def test_a_last_line_that_was_cut_is_shown(line, encoding, more, tmp_path):
+    path = tmp_path / "t.csv"
+    text = f"a,b,c\n1,2,é\n{line}"
+    path.write_bytes((text + more).encode(encoding))
+    with pytest.warns(
+        UserWarning, match="t.csv: the last line, .* if the file was cut off"
+    ) as shown:
+        TableFile(path, TextFormat(encoding=encoding))
+    assert repr(line) in str(shown[0].message)
+    path.write_bytes((text + ",6,7" + more).encode(encoding))
+    TableFile(path, TextFormat(encoding=encoding))
+
+
+@pytest.mark.parametrize(
+    "text", ["a,b\n", "a,b", "a\n\n", "a,b\n1,\n", 'a,b\n1,"2\n3"\n', "a,b\r1,2", 'a,b\n5"\n']
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_other_last_lines_are_not(text, encoding, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode(encoding))
+    TableFile(path, TextFormat(encoding=encoding))
+
+
 def test_an_empty_line_is_a_row_where_there_is_one_column(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a\n1\n\n3\n")
