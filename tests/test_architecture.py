@@ -46,7 +46,7 @@ def test_mistakes_are_refused_in_one_line(options, message):
 def test_rules_without_a_matrix_state_cannot_learn_where_they_start():
     shape = Architecture(dim=32, num_heads=2, depth=2, initial_states="learned")
     with pytest.raises(
-        ConfigError, match=r"initial_states=learned starts .* RidgeRule .* leave initial_states"
+        ConfigError, match=r"initial_states=learned .* RidgeRule .* set initial_states to zero"
     ):
         InContextModel.from_parts(Ridge, FinalState, Combined(), shape)
 

@@ -117,8 +117,8 @@ def changes(scores: pd.DataFrame, peak: int) -> list[list[str]]:
         table = of_arm.droplevel("trainings").unstack("steps")
         less = table.diff(axis=1)
         for steps in table:
-            more = "" if steps == table.columns[0] else _interval(less[steps])
-            rows.append([str(arm), f"{steps:,}", _interval(table[steps]), more])
+            more = "" if steps == table.columns[0] else interval_text(less[steps])
+            rows.append([str(arm), f"{steps:,}", interval_text(table[steps]), more])
     return rows
 
 
@@ -132,7 +132,8 @@ def draw(scores: pd.DataFrame, path: Path) -> None:
         partial.write_text(svg(figure), encoding="utf-8", newline="\n")
 
 
-def _interval(differences: pd.Series) -> str:
+def interval_text(differences: pd.Series) -> str:
+    """Mean of the differences of datasets, with its 95 % interval."""
     values = differences.to_numpy()[:, np.newaxis]
     mean, low, high = (float(limit[0]) for limit in interval(values))
     return f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]"

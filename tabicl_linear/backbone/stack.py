@@ -197,7 +197,7 @@ def _learned_state(block: Block, kind: str) -> nn.Parameter:
     if not rule.has_matrix_state:
         raise ConfigError(
             f"initial_states={kind} starts layers from states that are matrices, and "
-            f"{type(rule).__name__} has none; leave initial_states out."
+            f"{type(rule).__name__} has none; set initial_states to zero."
         )
     shape = block.mixer.state_shape
     return nn.Parameter(torch.randn(shape) / shape[-1])

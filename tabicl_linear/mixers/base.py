@@ -6,7 +6,7 @@ strategies, readouts or priors.
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -144,8 +144,8 @@ def check_mixer(mixer: SequenceMixer, dim: int) -> None:
 
     Raises:
         ConfigError: `project` does not return a pair, streams, state or output do not have the
-            shapes that the mixer declares, the state is not a matrix although the rule says so, or
-            something that is learned is no parameter.
+            shapes that the mixer declares, the state is not a matrix although the rule says so,
+            something that is learned is no parameter, or a parameter is not learned.
     """
     name = f"{type(mixer).__module__}.{type(mixer).__qualname__}"
     rule = type(mixer.rule)
@@ -184,6 +184,10 @@ def check_mixer(mixer: SequenceMixer, dim: int) -> None:
             "it must have that of the tokens."
         )
     check_registered(name, mixer, outputs)
+    with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+        queries, _ = mixer.project(tokens, positions, projected[1], independent=True)
+        answers = mixer.output(mixer.rule.read(queries.q, state), queries, tokens)
+    check_trained(name, mixer, outputs.sum() + answers.sum())
 
 
 def _check_streams(name: str, streams: Streams) -> None:
@@ -222,6 +226,34 @@ def check_registered(name: str, module: nn.Module, outputs: Tensor) -> None:
         ConfigError: They depend on a tensor that requires gradients and is no parameter of it.
     """
     parameters = set(module.parameters())
+    for tensor in _learned(outputs):
+        if tensor not in parameters:
+            raise ConfigError(
+                f"{name}: it computes with a tensor of shape {tuple(tensor.shape)} that "
+                "requires gradients and is none of its parameters, so that it is neither trained "
+                "nor saved; make it a Parameter or a layer that is an attribute by itself, or hold "
+                "layers in a torch.nn.ModuleList."
+            )
+
+
+def check_trained(name: str, module: nn.Module, outputs: Tensor) -> None:
+    """Check that the outputs depend on every parameter that requires gradients.
+
+    Raises:
+        ConfigError: They do not depend on one, which would stay as it was drawn.
+    """
+    learned = set(_learned(outputs))
+    for parameter, tensor in module.named_parameters():
+        if tensor.requires_grad and tensor not in learned:
+            raise ConfigError(
+                f"{name}: no gradient reaches its parameter {parameter}, so that it would stay as "
+                "it was drawn; use it without detach or torch.no_grad, or, if that is meant, call "
+                "requires_grad_(False) on it."
+            )
+
+
+def _learned(outputs: Tensor) -> Iterator[Tensor]:
+    """Every tensor on which the outputs depend and that gets a gradient, once each."""
     pending: list[Any] = [outputs.grad_fn]
     visited: set[Any] = {None}
     while pending:
@@ -229,13 +261,8 @@ def check_registered(name: str, module: nn.Module, outputs: Tensor) -> None:
             continue
         visited.add(node)
         pending += [before for before, _ in node.next_functions]
-        if node.name() == "torch::autograd::AccumulateGrad" and node.variable not in parameters:
-            raise ConfigError(
-                f"{name}: it computes with a tensor of shape {tuple(node.variable.shape)} that "
-                "requires gradients and is none of its parameters, so that it is neither trained "
-                "nor saved; make it a Parameter or a layer that is an attribute by itself, or hold "
-                "layers in a torch.nn.ModuleList."
-            )
+        if node.name() == "torch::autograd::AccumulateGrad":
+            yield node.variable
 
 
 def head_dim(dim: int, num_heads: int) -> int:

@@ -14,7 +14,7 @@ from torch import nn
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.kernels.streams import Streams
-from tabicl_linear.mixers.base import SequenceMixer, check_registered
+from tabicl_linear.mixers.base import SequenceMixer, check_registered, check_trained
 from tabicl_linear.readouts import Readout
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.types import Tensor
@@ -120,6 +120,7 @@ def check_readout(readout: Readout, mixer: SequenceMixer, dim: int) -> None:
                 "continue from the given state.",
             )
     check_registered(name, nn.ModuleList([readout, mixer]), returned[0] + together)
+    check_trained(name, readout, returned[0] + together)
 
 
 def check_strategy(strategy: Strategy, dim: int) -> None:

@@ -99,7 +99,7 @@ def test_impossible_readouts_are_refused_and_all_others_built(mixer):
         impossible.add("final_state_frobenius")
     assert {readout for readout in READOUTS if (mixer, readout) not in served()} == impossible
     for readout in impossible:
-        with pytest.raises(ConfigError, match=r"use|leave"):
+        with pytest.raises(ConfigError, match=r"use|leave|set"):
             make(mixer, readout)
 
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.additive import AdditiveRule
-from tabicl_linear.kernels.state import GramState
+from tabicl_linear.kernels.state import GramState, map_tensors
 from tabicl_linear.mixers.base import SequenceMixer, check_mixer
 
 
@@ -146,3 +146,36 @@ def test_layers_that_nobody_finds_are_refused(hold):
         return
     with pytest.raises(ConfigError, match=r"Hidden: .*\(8,?( 8)?\) .*torch.nn.ModuleList"):
         check_mixer(Hidden(8, 2), 8)
+
+
+@pytest.mark.parametrize("is_meant", [False, True])
+def test_parameters_that_no_gradient_reaches_are_refused(is_meant):
+    """They would stay as they were drawn, without a word."""
+
+    class Frozen(FixedDecay):
+        def __init__(self, dim, num_heads):
+            super().__init__(dim, num_heads)
+            self.qkv.requires_grad_(not is_meant)
+
+        def project(self, *args, **kwargs):
+            streams, kept = super().project(*args, **kwargs)
+            return map_tensors(torch.Tensor.detach, streams), kept
+
+    if is_meant:
+        check_mixer(Frozen(8, 2), 8)
+        return
+    with pytest.raises(ConfigError, match=r"Frozen: .* parameter qkv.weight, .*requires_grad_"):
+        check_mixer(Frozen(8, 2), 8)
+
+
+def test_parameters_that_only_queries_use_are_none_without_gradients():
+    class Asking(FixedDecay):
+        def __init__(self, dim, num_heads):
+            super().__init__(dim, num_heads)
+            self.scale = nn.Parameter(torch.ones(()))
+
+        def project(self, *args, independent, **kwargs):
+            streams, kept = super().project(*args, independent=independent, **kwargs)
+            return streams._replace(q=streams.q * self.scale) if independent else streams, kept
+
+    check_mixer(Asking(8, 2), 8)

@@ -140,6 +140,7 @@ def test_strategies_of_the_package_keep_their_promises(strategy):
         ({"is_causal": True}, "set is_causal = False"),
         ({"is_causal": True, "context": lambda s, r, x, state: r.scan(x)}, "the given state"),
         ({"__init__": unregistered}, r"\(1,\) that requires gradients"),
+        ({"query": lambda *a: Learned.query(*a).detach()}, "its parameter scale"),
     ],
 )
 def test_a_readout_that_breaks_a_promise_is_refused(members, words):
