@@ -64,7 +64,7 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     matrix = preprocessor.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, preprocessor, classes, rows.table)
     fitted = _fit_members(encoded, plan, learners.for_table(len(classes), len(codes)))
-    companion = learners.companion(len(classes), len(codes))
+    companion = learners.companion(np.bincount(codes))
     if companion is None:
         return fitted
     with silenced():

@@ -55,13 +55,26 @@ def test_files_and_pickles_predict_the_same(fitted, table, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "weight"),
-    [(49, None), (50, 0.4), (200, 0.4), (201, 0.2), (400, 0.2), (401, None)],
+    ("counts", "weight"),
+    [
+        ([24, 25], None),
+        ([25, 25], 0.4),
+        ([70, 65, 65], 0.4),
+        ([68, 67, 66], 0.2),
+        ([200, 100, 100], 0.2),
+        ([201, 201], None),
+        ([300, 60, 40], 0.4),  # 200 rows, were the first class as large as the others together
+        ([300, 61, 40], 0.2),
+        ([800, 120, 80], 0.2),
+        ([799, 121, 80], None),
+        ([994, 6], 0.4),
+        ([995, 6], None),
+        ([48, 1], None),
+    ],
 )
-def test_few_rows_have_one_and_many_have_none(rows, weight):
-    learners = TabICLLinearClassifier()._learners()
-    companion = learners.companion(3, rows)
-    assert (None if companion is None else companion[1]) == weight
+def test_few_rows_have_one_and_many_have_none(counts, weight):
+    companion = TabICLLinearClassifier()._learners().companion(np.array(counts))
+    assert (None if companion is None else companion.weight) == weight
 
 
 @pytest.mark.parametrize("arguments", [{"trees": True}, {"trees": False}, {"ensemble": "paper"}])

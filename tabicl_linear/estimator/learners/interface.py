@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias
 import torch
 
 from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.estimator.arrays import IntArray
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 State: TypeAlias = Any
@@ -110,8 +111,11 @@ class Learners(ABC):
         """The learner and states without what is only needed to add rows, as none will come."""
         return learner, states
 
-    def companion(self, num_classes: int, num_rows: int) -> Companion | None:
-        """A learner to fit beside that of `for_table`, if one helps; no rows will be added."""
+    def companion(self, counts: IntArray) -> Companion | None:
+        """A learner to fit beside that of `for_table`, if one helps; no rows will be added.
+
+        `counts` are the rows of each class.
+        """
         return None
 
 

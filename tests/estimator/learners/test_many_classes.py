@@ -28,7 +28,7 @@ class Limited(NamedTuple):
         learner = ClosedForm(self.options, max_columns=COLUMNS, num_classes=10)
         return ManyClasses(learner, num_classes=num_classes, max_classes=10)
 
-    def companion(self, num_classes, num_rows):
+    def companion(self, counts):
         return None
 
 

@@ -16,6 +16,7 @@ from torch import nn
 from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.estimator.arrays import IntArray
 from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     FEWEST_ROWS,
@@ -45,8 +46,11 @@ OPTIONS = RidgeOptions(calibration="logistic")
 ROWS_AT_ONCE = 1024
 """Rows that are predicted together: their features fit into the CPU's cache."""
 WEIGHTS_BESIDE = ((200, 0.4), (400, 0.2))
-"""Pairs: up to this many rows, a network's logits have this weight beside those of trees
+"""Pairs: up to this many `balanced_rows`, a network's logits have this weight beside those of trees
 (docs/training_log.md)."""
+MOST_ROWS_BESIDE = 1000
+"""Number of rows up to which a network is read beside trees, however rare the other classes are: it
+was pretrained on at most about as many, and its time grows with them."""
 
 
 class ChosenTreesState(NamedTuple):
@@ -251,7 +255,8 @@ class ChosenTreesLearners(Learners):
         options: Fixed features and penalties.
         max_columns: Maximum number of columns that a member sees.
         others: Makes the learners that read tables of fewer than `FEWEST_ROWS` rows instead of
-            trees, and tables of up to 400 rows beside trees. None: trees read all tables alone.
+            trees, and tables of few `balanced_rows` beside trees. None: trees read all tables
+            alone.
     """
 
     options: RidgeOptions = OPTIONS
@@ -278,9 +283,22 @@ class ChosenTreesLearners(Learners):
         ).to(learner.device)
         return model, tuple(model.solved(state)._replace(growth=None) for state in states)
 
-    def companion(self, num_classes: int, num_rows: int) -> Companion | None:
-        """Up to 400 rows: a learner without trees, and the weight of its logits."""
-        weight = next((weight for most, weight in WEIGHTS_BESIDE if num_rows <= most), 0.0)
-        if self.others is None or num_rows < FEWEST_ROWS or not weight:
+    def companion(self, counts: IntArray) -> Companion | None:
+        """Few rows, or few outside the largest class: a learner without trees, and its weight."""
+        num_rows, balanced = int(counts.sum()), balanced_rows(counts)
+        weight = next((weight for most, weight in WEIGHTS_BESIDE if balanced <= most), 0.0)
+        if self.others is None or not weight:
             return None
-        return Companion(self.others().for_table(num_classes, num_rows), weight)
+        if not FEWEST_ROWS <= num_rows <= MOST_ROWS_BESIDE:
+            return None
+        return Companion(self.others().for_table(len(counts), num_rows), weight)
+
+
+def balanced_rows(counts: IntArray) -> int:
+    """How many rows there would be if the largest class had as many as all others together.
+
+    At most all rows. `counts` are the rows of each class. Rows of the largest class beyond that
+    teach little about the others.
+    """
+    num_rows = int(counts.sum())
+    return min(num_rows, 2 * (num_rows - int(counts.max())))
