@@ -109,10 +109,11 @@ def labels_of_file(column: pd.Series, name: str) -> npt.NDArray[Any]:
     Raises:
         DataError: Labels are missing or cannot be used; the message names the column and the file.
     """
-    target, absent = f"Target column {brief(column.name)} of {name}", int(column.isna().sum())
-    if absent:
+    target, absent = f"Target column {brief(column.name)} of {name}", np.flatnonzero(column.isna())
+    if len(absent):
         raise DataError(
-            f"{target} is missing in {absent} of {len(column)} rows; remove those rows."
+            f"{target} is missing in {len(absent)} of {len(column)} rows, first in row "
+            f"{absent[0] + 1}; remove those rows."
         )
     try:
         return checked_labels(column)
