@@ -45,6 +45,22 @@ def test_pieces_are_the_file(path):
         file.labels("d")
 
 
+@pytest.mark.parametrize("header", ["a,b", ",a,b"])
+def test_a_header_that_is_repeated_is_no_row(header, tmp_path, monkeypatch):
+    """As in the file that `cat a.csv b.csv` writes."""
+    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 2)
+    path = tmp_path / "t.csv"
+    rows = "".join(f"{'7,' * header.count(',a')}a,{row}\n" for row in range(3))
+    path.write_text(f"{header}\n{rows}{header}\n{rows}")
+    for read in (TableFile(path).frame, lambda: list(TableFile(path).pieces())):
+        with pytest.raises(DataError, match=r"t.csv: Row 4 repeats the header, .*; remove it\."):
+            read()
+    path.write_text(f"{header}\n{rows}{rows}")
+    assert len(TableFile(path).frame()) == 6
+    path.write_text("a\na\n")
+    assert TableFile(path).frame()["a"].tolist() == ["a"], "one word is no header"
+
+
 @pytest.mark.parametrize("more", ["", "\n", "\r\n\n"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
 @pytest.mark.parametrize("line", ["é,5", '"é,6"', '"a ""b"", c",5'])
