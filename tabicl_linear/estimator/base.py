@@ -224,7 +224,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _keep(self, fitted: Fitted) -> Self:
         """Take a fitted value, with the arguments that it was made with."""
-        self.fitted_, self._arguments_of_fit = fitted, self.get_params(deep=False)
+        # In this order, since another thread may predict as soon as there is a fitted value.
+        self._arguments_of_fit, self.fitted_ = self.get_params(deep=False), fitted
         return self
 
     def _plan(self) -> Plan:
