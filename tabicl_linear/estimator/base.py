@@ -109,8 +109,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         A call that fails leaves the classifier as it was.
 
         A table larger than memory may be given as an iterator of pieces or as a file. The columns
-        are then learnt from the first 50,000 rows (6,000 with trees; docs/growing.md), and memory
-        does not grow with the number of rows. Trees and causal models read each piece once and let
+        are then learnt from the first 50,000 rows (docs/growing.md), and memory does not grow with
+        the number of rows. Trees and causal models read each piece once and let
         it go. Other models need all rows at once: during the fit, temporary files (in TMPDIR) hold
         the encoded table and what the model computes from it.
 
