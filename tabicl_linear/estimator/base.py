@@ -109,8 +109,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         A call that fails leaves the classifier as it was.
 
         A table larger than memory may be given as an iterator of pieces or as a file. The columns
-        are then learnt from the first 50,000 rows (6,000 with trees; docs/growing.md), and memory
-        does not grow with the number of rows. Trees and causal models read each piece once and let
+        are then learnt from the first 50,000 rows (docs/growing.md), and memory does not grow with
+        the number of rows. Trees and causal models read each piece once and let
         it go. Other models need all rows at once: during the fit, temporary files (in TMPDIR) hold
         the encoded table and what the model computes from it.
 
@@ -224,7 +224,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _keep(self, fitted: Fitted) -> Self:
         """Take a fitted value, with the arguments that it was made with."""
-        self.fitted_, self._arguments_of_fit = fitted, self.get_params(deep=False)
+        # In this order, since another thread may predict as soon as there is a fitted value.
+        self._arguments_of_fit, self.fitted_ = self.get_params(deep=False), fitted
         return self
 
     def _plan(self) -> Plan:

@@ -193,7 +193,10 @@ BAD_TRAIN = {
         frame(**ROWS, z=[0, 1, 0, 1]),
         "no column 'y'; its columns (commas separate them) are x",
     ),
-    "target missing in a row": (frame(**ROWS, y=[0, 1, None, 1]), "missing in 1 of 4 rows"),
+    "target missing in a row": (
+        frame(**ROWS, y=[0, 1, None, 1]),
+        "missing in 1 of 4 rows, first in row 3;",
+    ),
     "target only": (frame(y=[0, 1, 0, 1]), "no column besides the target 'y'"),
     "one class": (
         frame(**ROWS, y=["a"] * 4),

@@ -285,7 +285,7 @@ def test_bad_arguments(checkpoint, options, message):
 
 
 def test_missing_models(tmp_path, monkeypatch):
-    with pytest.raises(CheckpointError, match="nowhere"):
+    with pytest.raises(CheckpointError, match=r"nowhere.*no such file; give 'default' or 'stream"):
         TabICLLinearClassifier(tmp_path / "nowhere.ckpt").fit(TABLE, [0, 1] * 6)
     monkeypatch.setitem(WEIGHTS, "default", tmp_path / "default.safetensors")
     with pytest.raises(CheckpointError, match=r"carries no weights.*make demo.*model=PATH"):

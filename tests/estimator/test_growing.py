@@ -254,7 +254,7 @@ def test_a_failed_first_call_leaves_it_unfitted():
     assert vars(classifier) == before
 
 
-@pytest.mark.parametrize("classes", [[], "ab", {"a", None}, [["a"], ["a", "b"]], iter("ab")])
+@pytest.mark.parametrize("classes", [[], ["a"], "ab", {"a", None}, [["a"], ["a", "b"]], iter("ab")])
 def test_announced_classes_that_are_none_are_called_so(classes):
     x, y = table(20)
     with pytest.raises(DataError, match=r"^classes=.*: .* Give all class labels"):

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import tiny_model
 
-from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.learners.chosen_trees import divisions
@@ -81,6 +81,16 @@ def test_a_wide_table_is_told_of_once_though_a_network_reads_it_too():
     with pytest.warns(UserWarning, match="has 101 usable columns and the model takes 100") as told:
         TabICLLinearClassifier().fit(x, np.arange(60) % 2)
     assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("members", "each"), [(1, "the only member"), (2, "each of the 2 members")]
+)
+def test_members_of_a_wide_table_are_counted(members, each):
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    ridge = RandomFeatureRidge(trees=False, n_estimators=members, max_columns=1)
+    with pytest.warns(UserWarning, match=f"takes 1: {each} of the ensemble uses its own 1, inform"):
+        ridge.fit(x, np.arange(60) % 2)
 
 
 def test_only_the_thread_that_is_silenced_is(recwarn):

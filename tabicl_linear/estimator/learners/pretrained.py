@@ -51,6 +51,11 @@ def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:
             "with `make demo` or `tabicl-linear fit`, and pass model=PATH to its last.ckpt or "
             "export."
         )
+    if not path.exists():
+        raise CheckpointError(
+            f"model={str(path)!r}: there is no such file; give {' or '.join(map(repr, WEIGHTS))}, "
+            "weights of the package, or the path of a checkpoint or an export."
+        )
     return load_model(path).eval()
 
 

@@ -220,9 +220,10 @@ def fit_ensemble(
 
 def _warn_of_width(preprocessor: TablePreprocessor, width: int, num_members: int) -> None:
     num_columns, has_scores = len(preprocessor.used), preprocessor.linear_scores is not None
+    each = f"each of the {num_members} members" if num_members > 1 else "the only member"
     text = (
-        f"The table has {num_columns} usable columns and the model takes {width}: each of the "
-        f"{num_members} ensemble members uses its own {width}, informative columns more often"
+        f"The table has {num_columns} usable columns and the model takes {width}: {each} of the "
+        f"ensemble uses its own {width}, informative columns more often"
     )
     text += ", and linear scores of all." if has_scores else "."
     needed = -(-num_columns // width)

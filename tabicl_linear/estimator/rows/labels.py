@@ -96,7 +96,10 @@ def announced_classes(classes: Any) -> npt.NDArray[Any]:
     try:
         if np.size(labels) == 0:
             raise DataError("There is none.")
-        return np.unique(checked_labels(labels))
+        different = np.unique(checked_labels(labels))
+        if len(different) == 1:
+            raise DataError("There is one only.")
+        return different
     except ValueError as error:  # a DataError, or NumPy's error for lists in lists
         raise DataError(
             f"classes={reprlib.repr(classes)}: {error} Give all class labels, as ['no', 'yes']."
@@ -109,10 +112,11 @@ def labels_of_file(column: pd.Series, name: str) -> npt.NDArray[Any]:
     Raises:
         DataError: Labels are missing or cannot be used; the message names the column and the file.
     """
-    target, absent = f"Target column {brief(column.name)} of {name}", int(column.isna().sum())
-    if absent:
+    target, absent = f"Target column {brief(column.name)} of {name}", np.flatnonzero(column.isna())
+    if len(absent):
         raise DataError(
-            f"{target} is missing in {absent} of {len(column)} rows; remove those rows."
+            f"{target} is missing in {len(absent)} of {len(column)} rows, first in row "
+            f"{absent[0] + 1}; remove those rows."
         )
     try:
         return checked_labels(column)
@@ -151,9 +155,11 @@ def class_codes(
     """The index of each label among the classes; raises `DataError` for any other label."""
     codes = _index(classes).get_indexer(_index(labels)).astype(np.int64)
     if (codes < 0).any():
+        unknown, known = as_objects(labels[codes < 0])[0], as_objects(classes)
+        if str(unknown) in map(str, known):
+            remedy = "labels and classes are of different types; convert one of them"
         raise DataError(
-            f"y holds {as_objects(labels[codes < 0])[0]!r}, which is not one of the classes "
-            f"{brief(as_objects(classes))}: {remedy}."
+            f"y holds {unknown!r}, which is not one of the classes {brief(known)}: {remedy}."
         )
     return codes
 

@@ -218,9 +218,11 @@ def _csv_fault(error: Exception) -> str:
                 "if the first ones are names of rows, as R writes them, write the file without "
                 "(row.names = FALSE); else "
             )
+        # Such as a title, or the line "sep=;" of some programs.
+        above = ", or remove the lines above the header if there are some" if line in "23" else ""
         return (
             f": line {line} has {fields} fields and the header {expected}; {of_names}put quotes "
-            "around fields that hold the separator"
+            f"around fields that hold the separator{above}"
         )
     remedy = "close the quote that is open there" if "inside string" in reason else "mend that line"
     return f" is not a readable table ({reason}); {remedy}"

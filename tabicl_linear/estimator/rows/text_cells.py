@@ -103,6 +103,7 @@ class TextCells:
     def frame(self, texts: Sequence[str]) -> pd.DataFrame:
         """All rows; `texts` names columns that stay text, whatever their cells look like."""
         frame: pd.DataFrame = self._read(texts, self._text.as_written)
+        _refuse_header(frame, num_before=0)
         rounded = [name for name in _long_numbers(frame) if frame[name].hasnans]
         if rounded:
             columns = self._read(rounded, as_written=(), usecols=rounded)
@@ -150,7 +151,12 @@ class TextCells:
     ) -> Generator[pd.DataFrame, None, None]:
         # All columns are read, since `usecols` would silently cut rows that are too long.
         with self._read(texts, self._text.as_written, chunksize=rows_per_piece) as reader:
-            yield from (piece for piece in reader if len(piece))
+            num_before = 0
+            for piece in reader:
+                _refuse_header(piece, num_before)
+                num_before += len(piece)
+                if len(piece):
+                    yield piece
 
     def _names(self) -> list[str]:
         """The names of the columns, read from the header."""
@@ -185,6 +191,23 @@ class TextCells:
             compression=self._compression,
             keep_default_na=False,
             **options,
+        )
+
+
+def _refuse_header(rows: pd.DataFrame, num_before: int) -> None:
+    """Raise `DataError` if a row repeats the names of the columns, as where files were joined.
+
+    Its words would make text of all numbers. `num_before` rows of the file come before these.
+    """
+    places = np.arange(len(rows) if rows.shape[1] > 1 else 0)
+    for name, cells in rows.items():
+        if not str(name).startswith("Unnamed: "):
+            same = cells.iloc[places] == name
+            places = places[same.to_numpy(dtype=bool, na_value=False)]
+    if len(places):
+        raise DataError(
+            f"Row {num_before + places[0] + 1:,} repeats the header, as where files were joined; "
+            "remove it."
         )
 
 

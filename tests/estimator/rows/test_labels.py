@@ -61,6 +61,13 @@ def test_a_label_beside_many_classes_is_named_in_a_short_line():
     assert len(str(refusal.value)) < 300
 
 
+@pytest.mark.parametrize(("labels", "classes"), [(["0", "1"], [0, 1]), ([0, 1], ["0", "1"])])
+def test_labels_of_another_type_than_the_classes(labels, classes):
+    """As pieces of a file of which only some hold words."""
+    with pytest.raises(DataError, match=r"0.*: labels and classes are of different types; convert"):
+        class_codes(np.array(labels), np.array(classes))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint64", "bool", "object"])
 def test_codes_of_labels_of_any_type(dtype):
     classes, labels = np.array([0, 1]).astype(dtype), np.array([1, 0, 1]).astype(dtype)

@@ -45,6 +45,22 @@ def test_pieces_are_the_file(path):
         file.labels("d")
 
 
+@pytest.mark.parametrize("header", ["a,b", ",a,b"])
+def test_a_header_that_is_repeated_is_no_row(header, tmp_path, monkeypatch):
+    """As in the file that `cat a.csv b.csv` writes."""
+    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 2)
+    path = tmp_path / "t.csv"
+    rows = "".join(f"{'7,' * header.count(',a')}a,{row}\n" for row in range(3))
+    path.write_text(f"{header}\n{rows}{header}\n{rows}")
+    for read in (TableFile(path).frame, lambda: list(TableFile(path).pieces())):
+        with pytest.raises(DataError, match=r"t.csv: Row 4 repeats the header, .*; remove it\."):
+            read()
+    path.write_text(f"{header}\n{rows}{rows}")
+    assert len(TableFile(path).frame()) == 6
+    path.write_text("a\na\n")
+    assert TableFile(path).frame()["a"].tolist() == ["a"], "one word is no header"
+
+
 @pytest.mark.parametrize("more", ["", "\n", "\r\n\n"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
 @pytest.mark.parametrize("line", ["é,5", '"é,6"', '"a ""b"", c",5'])
@@ -334,6 +350,9 @@ def test_names_are_those_of_pandas(tmp_path):
         ("a,a\n", "t.csv: column name 'a' occurs more than once; rename it."),
         ("a\n1,2\n", "t.csv: line 2 has 2 fields and the header 1; put quotes"),
         ("a,b,c\n1,2,3\n1,2,3,4\n", "t.csv: line 3 has 4 fields and the header 3; put quotes"),
+        ("a,b\n1,2\n3,4\n1,2,3\n", "header 2; put quotes around .* separator, or name the sep"),
+        ("sep=;,\na,b,c\n1,2,3\n", "header 2; .* separator, or remove the lines above the header"),
+        ("Sales\n\na,b,c\n1,2,3\n", "line 3 .* header 1; .* the lines above the header"),
         ('a\n"1\n2\n', "t.csv is not a readable table .*; close the quote that is open"),
         ("", "t.csv is empty; give a header line and rows."),
     ],
