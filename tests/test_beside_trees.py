@@ -6,6 +6,7 @@ import small_tables
 
 from experiments.beside_trees import run as experiment
 from experiments.development.baselines import BASELINES
+from experiments.development.tables import Table
 
 
 def test_models_are_fitted_once_and_mixed_with_trees(tmp_path, monkeypatch, capsys):
@@ -34,6 +35,21 @@ def test_models_are_fitted_once_and_mixed_with_trees(tmp_path, monkeypatch, caps
     assert capsys.readouterr().out == first
     assert experiment.main([*options, "--against", "network"]) == 0
     assert "Minus network" in capsys.readouterr().out
+
+
+def test_a_class_is_made_as_rare_as_wanted_where_there_are_enough_rows():
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.array(["a", "b", "c"], object), [1200, 100, 50])
+    table = Table("t", pd.DataFrame({"x": rng.normal(size=1350)}), rng.permutation(labels), "")
+    cuts = list(experiment._cuts([table], 400, 2, 6))
+    assert [cut.name for cut in cuts] == ["t-0-400-6", "t-1-400-6"]
+    for cut in cuts:
+        of_context, of_queries = (cut.table.y[rows] for rows in (cut.context, cut.queries))
+        assert (len(of_context), np.sum(of_context == "rare")) == (400, 6)
+        assert (len(of_queries), np.sum(of_queries == "rare")) == (600, 10)
+        np.testing.assert_array_equal(cut.table.y == "rare", table.y == "b")
+        assert not set(cut.context) & set(cut.queries)
+    assert list(experiment._cuts([table], 400, 2, 60)) == []
 
 
 def test_a_mixture_is_between_its_models():

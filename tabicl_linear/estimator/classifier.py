@@ -76,9 +76,9 @@ class TabICLLinearClassifier(EnsembleClassifier):
         model: Weights that ship with the package, "default" or "streaming" (which `partial_fit` can
             extend); a path to a Lightning checkpoint or a safetensors export; or a model.
         trees: Whether trees chosen on the table predict instead of the model, in closed form, as in
-            `RandomFeatureRidge`. "auto" takes them from 50 rows on, and up to 400 rows together
-            with the model, if `model`, `ensemble`, `refine` and `long_context` have their default
-            values. False never takes them.
+            `RandomFeatureRidge`. "auto" takes them from 50 rows on, and up to 400 rows (1,000 if
+            classes are rare) together with the model, if `model`, `ensemble`, `refine` and
+            `long_context` have their default values. False never takes them.
         ensemble: "default", or "paper" for the authors' ensemble of 10 members.
         n_estimators: Members of the ensemble. None takes 8, or 10 with "paper". With trees it takes
             two for 50 to 4,000 rows and else one, or as many as are needed to see all columns.
