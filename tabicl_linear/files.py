@@ -82,7 +82,10 @@ def written_whole(path: Path) -> Iterator[Path]:
         os.replace(partial, path)
     except BaseException as error:
         partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, str(partial)):
+        # A copy to `partial` that fails names the file it copies first.
+        if isinstance(error, OSError) and (
+            error.filename is None or str(partial) in (error.filename, error.filename2)
+        ):
             error.strerror = error.strerror or str(error)  # pandas: no such folder
             error.filename = str(path)  # for the message: the name that the user knows
         raise
