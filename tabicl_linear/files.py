@@ -82,8 +82,8 @@ def written_whole(path: Path) -> Iterator[Path]:
         os.replace(partial, path)
     except BaseException as error:
         partial.unlink(missing_ok=True)
-        # A copy to `partial` that fails names the file it copies first.
         if isinstance(error, OSError) and (
+            # A copy to `partial` that fails names the file it copies first.
             error.filename is None or str(partial) in (error.filename, error.filename2)
         ):
             error.strerror = error.strerror or str(error)  # pandas: no such folder
