@@ -94,10 +94,12 @@ class OneLineParser(LightningArgumentParser):
         if path:  # jsonargparse works in the folder of the file here
             tree = expanded(Path(path).resolve())
             self._check_sections(tree, f"--config {path}")
+            _check_class_paths(tree, f"--config {path}: ")
             content = yaml.dump(tree, Dumper=DUMPER)
         else:
             with suppress(yaml.YAMLError):  # the parser below reports it
                 self._check_sections(loaded(content), "--config")
+                _check_class_paths(loaded(content), "--config: ")
         return super().parse_string(content, path, *args, **kwargs)
 
     def _check_sections(self, tree: Any, where: str) -> None:
@@ -248,6 +250,18 @@ def undecodable(arguments: Sequence[str]) -> str | None:
 def _without_type_or_default(class_type: type) -> set[str]:
     parameters = inspect.signature(class_type.__init__).parameters.values()  # type: ignore[misc]
     return {p.name for p in parameters if p.default is p.empty and p.annotation is p.empty}
+
+
+def _check_class_paths(tree: Any, where: str) -> None:
+    """Raise `ConfigError` for a class path that is no text, at any depth of a config."""
+    items = enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in tree.items() if isinstance(tree, dict) else items:
+        if key == "class_path" and not isinstance(value, str):
+            raise ConfigError(
+                f"{where}class_path is {value!r} and no text; give module and name of a class, as "
+                "in tabicl_linear.mixers.delta.DeltaNet."
+            )
+        _check_class_paths(value, f"{where}{key}.")
 
 
 def _missing(names: str, parser: ArgumentParser) -> str:

@@ -82,9 +82,20 @@ def written_whole(path: Path) -> Iterator[Path]:
         os.replace(partial, path)
     except BaseException as error:
         partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, str(partial)):
+        if isinstance(error, OSError) and (
+            # A copy to `partial` that fails names the file it copies first.
+            error.filename is None or str(partial) in (error.filename, error.filename2)
+        ):
+            error.strerror = error.strerror or str(error)  # pandas: no such folder
             error.filename = str(path)  # for the message: the name that the user knows
         raise
+
+
+def remedy_of(error: OSError) -> str:
+    """What to do about a folder of results in which a file could not be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "make room and repeat the command to go on"
+    return "name another folder"
 
 
 def try_writing(path: Path) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
+import pandas as pd
 import pytest
 
 from tabicl_linear.errors import DamagedFile
@@ -117,6 +118,21 @@ def test_the_error_names_the_file_that_was_wanted(tmp_path):
     with pytest.raises(OSError, match="No space") as raised, written_whole(tmp_path / "a.txt"):
         raise OSError(28, "No space left on device")
     assert raised.value.filename == str(tmp_path / "a.txt")
+
+
+def test_an_error_of_a_copy_names_the_file_that_has_no_room(tmp_path):
+    """As of `shutil.copyfile`, whose source may be on another disk."""
+    path = tmp_path / "a.txt"
+    with pytest.raises(OSError, match="No space") as raised, written_whole(path) as partial:
+        raise OSError(28, "No space left on device", "source", None, str(partial))
+    assert raised.value.filename == str(path)
+
+
+def test_an_error_of_pandas_about_a_lost_folder_keeps_its_words(tmp_path):
+    """It has no number, so that the system knows no text for it."""
+    path = tmp_path / "gone" / "a.csv"
+    with pytest.raises(OSError, match=f"non-existent .*{path}"), written_whole(path) as partial:
+        pd.DataFrame().to_csv(partial)
 
 
 KILLED = """

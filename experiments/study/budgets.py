@@ -45,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}; name another file", file=sys.stderr)
+        return 2
     lengths = [f"{rows:,}" for rows in scores.columns]
     print(markdown(("arm", "steps", "trainings", *lengths), means(scores)), end="\n\n")
     trained = Scale.read(SCALES[0]).trained_rows

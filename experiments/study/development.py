@@ -43,6 +43,12 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.baseline:
             _write(_of_baselines(arguments.baseline, scale, arguments.tables), path)
         rows = [*_means(_of_units(arguments.measured, scale)), *_means(_read(path))]
+        if not rows:
+            raise DataError(
+                f"--measured {arguments.measured} holds no scores on development tables of scale "
+                f"{scale.name}: measure arms with python -m experiments.study.run ARM --scale "
+                f"{scale.name} --measure development --tables FOLDER."
+            )
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

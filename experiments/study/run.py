@@ -27,6 +27,7 @@ from experiments.study.training_code import TrainingCode
 from tabicl_linear.cli.parser import OneLineArgumentParser, positive
 from tabicl_linear.durations import in_words
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+from tabicl_linear.files import remedy_of
 from tabicl_linear.shards import WHOLE, Shard
 
 HERE = Path(__file__).parent
@@ -43,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
-        print(f"error: {error.filename}: {error.strerror}; name another folder", file=sys.stderr)
+        print(f"error: {error.filename}: {error.strerror}; {remedy_of(error)}", file=sys.stderr)
         return 2
     except Stopped as stopped:
         print(stopped, file=sys.stderr)

@@ -11,6 +11,7 @@ from tabicl_linear.cli.extras import BENCHMARKS, require
 from tabicl_linear.cli.outputs import check_folder, say
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError, counted
+from tabicl_linear.files import remedy_of
 from tabicl_linear.shards import WHOLE, Shard
 from tabicl_linear.signals import ended_at_once
 
@@ -27,7 +28,8 @@ def main(argv: list[str]) -> int:
         return _evaluate(options)
     except OSError as error:
         where = f"--output {options.output}" if error.filename is None else error.filename
-        raise ConfigError(f"{where}: {error.strerror or error}; name another folder.") from error
+        reason = error.strerror or error
+        raise ConfigError(f"{where}: {reason}; {remedy_of(error)}.") from error
 
 
 def _evaluate(options: argparse.Namespace) -> int:

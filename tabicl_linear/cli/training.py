@@ -221,11 +221,26 @@ def run(verb: str, options: list[str]) -> int:
         if is_first_process():  # all processes of a run stop together; one message is enough
             say(str(error), verb)
         return 128 + error.signum
-    except OBJECTIONS as error:
+    except (MemoryError, *OBJECTIONS) as error:
+        if reason_of_memory := _out_of_memory(error):
+            raise ConfigError(reason_of_memory) from error
         if not raised_by(error, "lightning"):
             raise
         raise ConfigError(f"trainer: {error}") from error
     return 0
+
+
+def _out_of_memory(error: Exception) -> str | None:
+    """What to do if memory ran out; None for other errors."""
+    from tabicl_linear.estimator.members.memory import is_out_of_memory
+
+    if not is_out_of_memory(error):
+        return None
+    said = str(error).partition("\n")[0].rpartition("DefaultCPUAllocator: ")[2]
+    return (
+        f"Memory ran out ({said}): train a smaller model (model.architecture), or on fewer or "
+        "smaller tables at once (data.shapes)."
+    )
 
 
 def _resume(verb: str, options: list[str]) -> Resume | None:

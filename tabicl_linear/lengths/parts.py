@@ -10,7 +10,7 @@ import pandas as pd
 
 from tabicl_linear.durations import in_words
 from tabicl_linear.errors import ConfigError, DamagedFile, counted, differing
-from tabicl_linear.files import is_partial_of, written_whole
+from tabicl_linear.files import is_partial_of, remedy_of, written_whole
 from tabicl_linear.parquet import Kind, read_table, write_table
 
 SETTINGS = "run.json"
@@ -110,7 +110,7 @@ def run(
             write_table(path, table, columns)
         except OSError as error:
             raise ConfigError(
-                f"--output {folder}: {error.strerror}; make room and repeat the command to go on."
+                f"--output {folder}: {error.strerror}; {remedy_of(error)}."
             ) from error
         each = (time.monotonic() - start) / count
         report(

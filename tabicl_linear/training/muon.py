@@ -60,8 +60,8 @@ class MuonAdamW(Optimizer):
             applies. `MATRICES` if left out.
 
     Raises:
-        ConfigError: Parameters have no names, or a pattern matches one that cannot be divided into
-            that many matrices.
+        ConfigError: Parameters have no names, no given pattern matches one, or a pattern matches
+            one that cannot be divided into that many matrices.
     """
 
     def __init__(
@@ -84,6 +84,11 @@ class MuonAdamW(Optimizer):
                 "least 0, a momentum from 0 to below 1 and 1 to 99 steps."
             )
         hidden, parts, rest = _divided(params, MATRICES if matrices is None else matrices)
+        if matrices and not hidden:
+            raise ConfigError(
+                f"matrices: {', '.join(matrices)} match no parameter, such as {rest[0][0]}; a "
+                "pattern matches a whole name, so begin it with *."
+            )
         of_muon = {
             "params": hidden,
             "parts": parts,

@@ -30,9 +30,18 @@ from tabicl_linear.training.task import InContextTask
             ["--config", "model: {strategy: {class_path: json.Nope}}"],
             ["=json.Nope: no such"],
         ),
+        (
+            ["--config", "model: {mixer: {class_path: 5}}"],
+            ["--config: model.mixer.class_path is 5", "DeltaNet"],
+        ),
+        (
+            ["--config", "trainer: {callbacks: [{class_path: }]}"],
+            ["callbacks.0.class_path is None"],
+        ),
         (["--trainer.callbacks+=json.Nope"], ["callbacks: there is no class json.Nope; mend"]),
         (["--model.mixer.init_args.foo=3"], ["model.mixer: ", "no argument 'foo'", "conv_size"]),
         (["--model.architecture.dim=abc"], ["model.architecture.dim=abc", "int"]),
+        (["--model.architecture.dim=10000000"], ["Memory ran out", "tried", "smaller model"]),
         (["--model.architecture.dim=33"], ["dim=33", "num_heads=4"]),
         (["--model.architecture.num_classes=4"], ["data.shapes.max_classes"]),
         (["--model.schedule.init_args.floor=1"], ["floor=1.0", "0.001"]),

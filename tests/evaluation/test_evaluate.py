@@ -1,9 +1,13 @@
 """`tabicl-linear evaluate` on folders: results, continuing, parts and failures."""
 
+import errno
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from evaluation import benchmark_folder
 from sklearn.dummy import DummyClassifier
 
@@ -104,6 +108,31 @@ class TestContinuing:
         assert all(path.stat().st_mtime_ns == when for path, when in times.items())
         assert evaluate("--baseline", "hist_gradient_boosting", output="whole") == 0
         pd.testing.assert_frame_equal(scores(tmp_path / "out"), scores(tmp_path / "whole"))
+
+    @pytest.mark.parametrize(
+        ("number", "remedy"),
+        [
+            (errno.ENOSPC, "make room and repeat the command to go on"),
+            (errno.EACCES, "name another folder"),
+        ],
+    )
+    def test_a_trial_that_cannot_be_kept_ends_the_run(
+        self, evaluate, tmp_path, monkeypatch, capsys, number, remedy
+    ):
+        """What was computed before stays, so a full disk is no reason for another folder."""
+
+        def refused(partial, path):
+            if Path(path).parent.name == "trials" and len(list(Path(path).parent.iterdir())) > 2:
+                raise OSError(number, os.strerror(number))
+            replace(partial, path)
+
+        replace = os.replace
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", refused)
+            assert evaluate() == 2
+        assert capsys.readouterr().err.endswith(f".json: {os.strerror(number)}; {remedy}.\n")
+        assert len(list((tmp_path / "out" / "trials").iterdir())) == 2
+        assert evaluate() == 0
 
     def test_parts_make_a_whole(self, evaluate, tmp_path):
         assert evaluate(output="whole") == 0

@@ -164,6 +164,8 @@ def test_parameters_that_no_gradient_reaches_are_refused(is_meant):
     if is_meant:
         check_mixer(Frozen(8, 2), 8)
         return
+    with torch.inference_mode():  # as `build_data` may be called, which makes a task, too
+        check_mixer(FixedDecay(8, 2), 8)
     with pytest.raises(ConfigError, match=r"Frozen: .* parameter qkv.weight, .*requires_grad_"):
         check_mixer(Frozen(8, 2), 8)
 

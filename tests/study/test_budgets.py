@@ -1,5 +1,7 @@
 """What further steps change, from measurements of known scores."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -56,5 +58,8 @@ def test_input_that_cannot_be_used_is_one_line(measured, tmp_path, capsys):
     assert capsys.readouterr().err == (
         "error: gla: give arms of two budgets, which are deltanet.\n"
     )
+    (tmp_path / "file").touch()
+    assert budgets.main(["--measured", str(measured), "--figure", f"{tmp_path}/file/b.svg"]) == 2
+    assert re.fullmatch(r"error: .*file: .*; name another file\n", capsys.readouterr().err)
     assert budgets.main(["--measured", str(tmp_path / "none")]) == 2
     assert "measure some with python -m experiments.study.run ARM" in capsys.readouterr().err

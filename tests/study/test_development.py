@@ -48,6 +48,8 @@ def test_input_that_cannot_be_used_is_one_line(measured, tmp_path, capsys):
     with pytest.raises(SystemExit):
         development.main([*options, "logistic_regression"])
     assert "give their folder, --tables FOLDER" in capsys.readouterr().err
+    assert development.main(["--scale", "smoke", "--measured", str(tmp_path)]) == 2
+    assert "run ARM --scale smoke --measure development" in capsys.readouterr().err
     tables = str(benchmark_folder.write(tmp_path / "tables"))
     assert development.main([*options, "oracle", "--tables", tables]) == 2
     assert capsys.readouterr().err.startswith("error: ")

@@ -282,6 +282,7 @@ class TestInPyTorch:
         ({"lr": -1.0}, "lr=-1.0"),
         ({"momentum": 1.0}, "momentum=1.0"),
         ({"ns_steps": 0}, "ns_steps=0"),
+        ({"matrices": {"qkv.weight": 3}}, "qkv.weight match no parameter, such as .*begin it"),
         ({"matrices": {"*norm.weight": 1}}, "norm.weight of shape .8,"),
         ({"matrices": {"*qkv.weight": 5}}, "'.qkv.weight': 5"),
         ({"matrices": {"*qkv.weight": 0}}, "'.qkv.weight': 0"),
