@@ -61,8 +61,8 @@ def warnings_as_lines(
         # Python's own memory of what it has shown is reset whenever any code sets warning filters,
         # which happens between the pieces of a table.
         text = str(message)
-        if (known := _EXAMPLES.sub("", text)) not in shown:
-            shown.add(known)
+        if (without_examples := _EXAMPLES.sub("", text)) not in shown:
+            shown.add(without_examples)
             names = [
                 f" ({name} is {option} here.)" for name, option in options.items() if name in text
             ]

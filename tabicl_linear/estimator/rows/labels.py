@@ -155,11 +155,11 @@ def class_codes(
     """The index of each label among the classes; raises `DataError` for any other label."""
     codes = _index(classes).get_indexer(_index(labels)).astype(np.int64)
     if (codes < 0).any():
-        unknown, known = as_objects(labels[codes < 0])[0], as_objects(classes)
-        if str(unknown) in map(str, known):
+        label, names = as_objects(labels[codes < 0])[0], as_objects(classes)
+        if str(label) in map(str, names):
             remedy = "labels and classes are of different types; convert one of them"
         raise DataError(
-            f"y holds {unknown!r}, which is not one of the classes {brief(known)}: {remedy}."
+            f"y holds {label!r}, which is not one of the classes {brief(names)}: {remedy}."
         )
     return codes
 
