@@ -63,24 +63,30 @@ def scores_by_budget(measured: Path) -> pd.DataFrame:
     Raises:
         DataError: No measurement of lengths is kept.
     """
+    keys = ["arm", "steps", "trainings", "dataset"]
+    return with_budgets("lengths", SCALES, measured).pivot_table("roc_auc", keys, "num_rows")
+
+
+def with_budgets(measurement: str, scales: Sequence[str], measured: Path) -> pd.DataFrame:
+    """A measurement of all units of these scales, with columns for steps and trainings of the arm.
+
+    Raises:
+        DataError: None is kept.
+    """
     parts = []
-    for scale in SCALES:
+    for scale in scales:
         measurements = load(scale, measured)
-        table = measurements.frame("lengths")
-        if table.empty:
-            continue
-        table = table.merge(measurements.units[["identity", "steps"]], on="identity")
-        seeds = table.groupby("arm")["seed"].transform("nunique")
-        keys = ["arm", "steps", "trainings", "dataset"]
-        parts.append(
-            table.assign(trainings=seeds).pivot_table("roc_auc", keys, "num_rows", aggfunc="mean")
-        )
+        table = measurements.frame(measurement)
+        if not table.empty:
+            table = table.merge(measurements.units[["identity", "steps"]], on="identity")
+            seeds = table.groupby("arm")["seed"].transform("nunique")
+            parts.append(table.assign(trainings=seeds))
     if not parts:
         raise DataError(
-            f"--measured {measured} holds no lengths of the scales {', '.join(SCALES)}: measure "
-            "some with python -m experiments.study.run ARM --scale SCALE --measure lengths."
+            f"--measured {measured} holds no {measurement} of the scales {', '.join(scales)}: "
+            f"measure some with python -m experiments.study.run ARM --scale SCALE --measure {measurement}."
         )
-    return pd.concat(parts).sort_index()
+    return pd.concat(parts)
 
 
 def chosen(scores: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.study.budgets import interval_text
-from experiments.study.measurements import load
+from experiments.study.budgets import interval_text, with_budgets
 from experiments.study.run import MEASURED
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError, DataError
@@ -56,22 +55,8 @@ def scores_of_tables(measured: Path) -> pd.DataFrame:
     Raises:
         DataError: No measurement of real tables is kept.
     """
-    parts = []
-    for scale in SCALES:
-        measurements = load(scale, measured)
-        table = measurements.frame("real")
-        if table.empty:
-            continue
-        table = table.merge(measurements.units[["identity", "steps"]], on="identity")
-        table["trainings"] = table.groupby("arm")["seed"].transform("nunique")
-        keys = ["arm", "steps", "trainings", "benchmark", "table"]
-        parts.append(table.groupby(keys)[list(SCORES)].mean())
-    if not parts:
-        raise DataError(
-            f"--measured {measured} holds no real tables of the scales {' and '.join(SCALES)}: "
-            "measure some with python -m experiments.study.run ARM --scale SCALE --measure real."
-        )
-    return pd.concat(parts).sort_index()
+    keys = ["arm", "steps", "trainings", "benchmark", "table"]
+    return with_budgets("real", SCALES, measured).groupby(keys)[list(SCORES)].mean()
 
 
 def means(scores: pd.DataFrame, arms: Sequence[str]) -> list[list[str]]:

@@ -59,4 +59,7 @@ def test_arms_of_one_budget_are_refused(measured, capsys, arguments):
 
 def test_a_folder_without_real_tables_is_named(tmp_path, capsys):
     assert real_budgets.main(["--measured", str(tmp_path)]) == 2
-    assert f"--measured {tmp_path} holds no real tables" in capsys.readouterr().err
+    assert (
+        f"--measured {tmp_path} holds no real of the scales small, small_4x"
+        in capsys.readouterr().err
+    )
