@@ -84,7 +84,8 @@ def with_budgets(measurement: str, scales: Sequence[str], measured: Path) -> pd.
     if not parts:
         raise DataError(
             f"--measured {measured} holds no {measurement} of the scales {', '.join(scales)}: "
-            f"measure some with python -m experiments.study.run ARM --scale SCALE --measure {measurement}."
+            "measure some with python -m experiments.study.run ARM --scale SCALE "
+            f"--measure {measurement}."
         )
     return pd.concat(parts)
 
