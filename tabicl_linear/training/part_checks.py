@@ -1,6 +1,6 @@
 """Checks of mixers, readouts and strategies on three tokens, when a task is made.
 
-`mixers.base.check_mixer` checks the shapes of a mixer before. Training would not reveal most of
+`training.mixer_checks` checks the shapes of a mixer before. Training would not reveal most of
 these faults: a query that sees other queries, a token that reads later ones, or a label that is
 written before it is predicted, give good scores that mean nothing.
 """
@@ -14,9 +14,10 @@ from torch import nn
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.kernels.streams import Streams
-from tabicl_linear.mixers.base import SequenceMixer, check_registered, check_trained
+from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.readouts import Readout
 from tabicl_linear.strategies.base import Strategy
+from tabicl_linear.training.parameter_checks import check_registered, check_trained
 from tabicl_linear.types import Tensor
 
 

@@ -14,12 +14,13 @@ from tabicl_linear.architecture import Architecture
 from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.errors import CheckpointError
-from tabicl_linear.mixers.base import MixerFactory, check_mixer
+from tabicl_linear.mixers.base import MixerFactory
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.training.after_step import AfterStep, make_up
 from tabicl_linear.training.metric_names import GRADIENT_NORM, LEARNING_RATE, LOSS
+from tabicl_linear.training.mixer_checks import check_mixer
 from tabicl_linear.training.optimizer_checks import check_eps, check_makes, take_options
 from tabicl_linear.training.part_checks import check_independence, check_readout, check_strategy
 from tabicl_linear.training.schedule import PlannedSchedule
