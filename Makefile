@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY = PASSIVE
 export PYTHONUNBUFFERED = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fla demo docs results study test test-fla sanitize gpu-check lint format clean
+.PHONY: help install install-fla demo docs results study test test-fla test-oldest sanitize gpu-check lint format clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -68,6 +68,14 @@ test-fla: export TRITON_INTERPRET = 1
 test-fla: export CUDA_VISIBLE_DEVICES =
 test-fla: $(FLA_STAMP) ## compare with flash-linear-attention, in a separate environment
 	$(FLA_BIN)/python -m pytest -c tests/fla_yardstick/pytest.ini --confcutdir tests/fla_yardstick tests/fla_yardstick
+
+# Versions that are years old warn of each other, which is no fault of ours.
+test-oldest: export OMP_NUM_THREADS = 1
+test-oldest: constraints-oldest.txt ## run all tests with the lowest versions that pyproject.toml allows
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --constraint $< --editable '.[train,benchmarks,dask,baselines]' \
+		polars pytest pytest-timeout pytest-xdist hypothesis beartype
+	.venv-oldest/bin/python -m pytest --numprocesses=auto --dist=worksteal --override-ini=filterwarnings=default
 
 # The project need not be installed: torch and jaxtyping are enough to check the kernels. Timings also
 # need lightning, jsonargparse and scipy; without them they are listed as skipped (tools/gpu_check).

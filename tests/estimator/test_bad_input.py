@@ -90,7 +90,7 @@ def test_numbers_and_flags_of_any_type_are_taken(checkpoint, options):
         (TABLE[:, :0], LABELS, "0 feature"),
         (TABLE * np.nan, LABELS, "None of the 2 columns varies"),
         (TABLE, np.array([1, "a"] * 6, dtype=object), "types int and str; make them one type"),
-        (TABLE, np.array([b"a", b"b"] * 6), "represented as bytes"),
+        (TABLE, np.array([b"a", b"b"] * 6), "holds bytes, such as b.a."),
         (TABLE, np.array([1.0, np.inf] * 6), "infinity"),
         (TABLE, np.array([1j, 2] * 6), "Complex data not supported"),
         (TABLE, [5] * 12, r"one class only \(5\)"),

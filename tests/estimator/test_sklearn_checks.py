@@ -7,8 +7,10 @@ import sys
 
 import few_trees
 import pytest
+import sklearn
 import tiny_model
 import torch
+from sklearn.utils.fixes import parse_version
 
 import tabicl_linear
 from tabicl_linear import recipe as recipes
@@ -75,7 +77,8 @@ def test_check_estimator(key, classifiers, outcomes):
     outcome = outcomes[key]
     assert [check for check in outcome if check[1] != "passed"] == []
     assert len(outcome) >= 50
-    assert "check_array_api_input" in {check[0] for check in outcome}
+    if parse_version(sklearn.__version__) >= parse_version("1.8"):
+        assert "check_array_api_input" in {check[0] for check in outcome}
     # Checks of `partial_fit` pass by without the method, which only causal models have.
     name, options = classifiers[key]
     classifier = getattr(tabicl_linear, name)(**options)

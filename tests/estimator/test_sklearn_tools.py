@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import sklearn
 import torch
 from sklearn import config_context
 from sklearn.base import clone
@@ -22,6 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.fixes import parse_version
 from tolerances import ROUNDING
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
@@ -104,7 +106,20 @@ def test_cross_validation(classifier, iris):
     np.testing.assert_allclose(np.exp(logs).sum(1), 1)
 
 
-@pytest.mark.parametrize("method", ["sigmoid", "isotonic", "temperature"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "sigmoid",
+        "isotonic",
+        pytest.param(
+            "temperature",
+            marks=pytest.mark.skipif(
+                parse_version(sklearn.__version__) < parse_version("1.8"),
+                reason="scikit-learn has it from 1.8 on",
+            ),
+        ),
+    ],
+)
 def test_calibration(classifier, iris, method):
     table, labels = iris
     calibrated = CalibratedClassifierCV(classifier, method=method, cv=2).fit(table, labels)

@@ -32,7 +32,9 @@ def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[An
     if dtypes.is_object_dtype(cells.dtype):  # one by one, since cells may be unhashable
         names = np.array([text_of(value) for value in cells], dtype=object)
     else:
-        codes, distinct = pd.factorize(cells)
+        # Arrow 18 cannot tell which floats of half precision are equal.
+        is_half = cells.dtype == "halffloat[pyarrow]"
+        codes, distinct = pd.factorize(cells.astype("float[pyarrow]") if is_half else cells)
         # Code -1 (missing) selects the appended name.
         names = np.array([*texts_of(distinct, cells.dtype), None], dtype=object)[codes]
     if boolean:

@@ -196,7 +196,8 @@ def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
         values = values.cast("time64[us]", safe=False)
     try:
         plain = _in_text_order(values.to_pandas()).set_axis(cells.index)
-    except (pa.ArrowException, ValueError, OverflowError) as error:
+    # An unknown time zone is a KeyError in pandas 2.
+    except (pa.ArrowException, ValueError, OverflowError, KeyError) as error:
         raise _unreadable(f"Column {brief(name)} ({values.type})", error) from error
     return plain.map(_plain) if pa.types.is_binary(values.type) else plain
 

@@ -61,13 +61,11 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
             f"Input y contains NaN: {int(absent.sum())} of {len(labels)} labels are missing; drop "
             "those rows."
         )
+    _refuse_unreadable_text(labels)
     try:
         labels = pd.Series(labels).infer_objects().to_numpy()
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"y holds {error.object!r}, which is no Unicode text ({error.reason}); give "
-            'label.encode("utf-8", "replace").decode() for each label.'
-        ) from error
+    except OverflowError:  # pandas 2; whole numbers that are so large stay objects in pandas 3
+        labels = np.asarray(labels, dtype=object)
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise DataError("Input y contains infinity; give class labels.")
     if labels.dtype == object:
@@ -75,8 +73,6 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
     try:
         with np.errstate(invalid="ignore"):  # of casting floats beyond int64
             check_classification_targets(labels)
-    except TypeError as error:  # bytes
-        raise DataError(without_values(error)) from error
     except ValueError as error:  # fractions, and floats beyond int64
         unusable = (labels % 1 != 0) | (np.abs(labels) >= LARGEST)
         raise DataError(
@@ -188,6 +184,24 @@ def _index(labels: npt.NDArray[Any]) -> pd.Index:
     return pd.Index(labels.astype(np.float32) if labels.dtype == np.float16 else labels)
 
 
+def _refuse_unreadable_text(labels: npt.NDArray[Any]) -> None:
+    if labels.dtype.kind not in "OSU":
+        return
+    for label in labels.tolist():
+        if isinstance(label, bytes):
+            raise DataError(
+                f"y holds bytes, such as {brief(label)}; give text, as by label.decode() for each."
+            )
+        try:
+            if isinstance(label, str):
+                label.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"y holds {brief(label)}, which is no Unicode text ({error.reason}); give "
+                'label.encode("utf-8", "replace").decode() for each label.'
+            ) from error
+
+
 def _refuse_objects(labels: npt.NDArray[Any]) -> None:
     kinds = {"str" if isinstance(label, str) else type(label).__name__ for label in labels}
     if len(kinds) > 1:
@@ -195,7 +209,7 @@ def _refuse_objects(labels: npt.NDArray[Any]) -> None:
             f"y mixes labels of types {' and '.join(sorted(kinds))}; make them one type, for "
             "example text: [str(label) for label in y]."
         )
-    if not kinds <= {"str", "bytes"}:  # scikit-learn refuses bytes
+    if kinds != {"str"}:
         raise DataError(
             f"y holds labels of type {kinds.pop()}, such as {reprlib.repr(labels.tolist()[0])}; "
             "make them text, integers or booleans, for example [str(label) for label in y]."

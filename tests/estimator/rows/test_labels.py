@@ -112,7 +112,7 @@ def test_dates_in_nanoseconds_are_named_as_dates():
     [
         ([decimal.Decimal(1), decimal.Decimal(2)], "type Decimal"),
         ([datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)], "type date"),
-        ([b"a", b"b"], "bytes is not supported"),
+        ([b"a", b"b"], "holds bytes, such as b.a."),
         ([1.0, 0.25], "Labels such as 0.25 are not classes"),
     ],
 )
