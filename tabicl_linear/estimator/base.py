@@ -22,18 +22,12 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator import fitting
 from tabicl_linear.estimator.arrays import FloatArray
 from tabicl_linear.estimator.columns.preprocessor import Table
+from tabicl_linear.estimator.devices import computing, resolved_device
 from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.notices import progress_bar
-from tabicl_linear.estimator.plan import (
-    OF_LEARNERS,
-    OF_MEMBERS,
-    Plan,
-    checked_plan,
-    computing,
-    resolved_device,
-)
+from tabicl_linear.estimator.plan import OF_LEARNERS, OF_MEMBERS, Plan, checked_plan
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
 from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces, rows_of_file

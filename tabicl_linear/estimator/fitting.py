@@ -4,7 +4,7 @@ There is one recipe, `_fit_members`, for all sources of rows. The sources differ
 become numbers. In a table in memory, columns also learn class rates from the labels. In a table in
 pieces, the first pieces teach the columns. Each piece is then read and let go where rows can be
 added to what has been fitted; otherwise a temporary file holds the numbers of all rows. Callers set
-torch up (`plan.computing`).
+torch up (`devices.computing`).
 """
 
 from collections.abc import Iterator
