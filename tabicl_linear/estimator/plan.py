@@ -128,14 +128,14 @@ class Plan:
         what = f"{doing} {len(matrix)} rows x {matrix.shape[1]} columns"
         return retried_smaller(compute, rows, what=what, device=self.device)
 
-    def check_pieces(self, *, in_order: bool) -> None:
+    def check_pieces(self, *, grows: bool) -> None:
         """Raise `ConfigError` if a decision needs all rows at once, for rows that come in pieces.
 
-        With `in_order`, each piece is read and let go; otherwise a file holds all encoded rows.
+        With `grows`, each is added to the states and let go; else a file holds all encoded rows.
         """
         if self.refine:
             raise ConfigError(REFINED_AT_ONCE)
-        if in_order and self.long_context != "full":
+        if grows and self.long_context != "full":
             raise ConfigError(
                 f"long_context={self.long_context!r} needs all rows at once: give 'full' to fit "
                 "piece by piece."
