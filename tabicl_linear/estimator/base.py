@@ -104,9 +104,9 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
 
         A table larger than memory may be given as an iterator of pieces or as a file. The columns
         are then learnt from the first 50,000 rows (docs/growing.md), and memory does not grow with
-        the number of rows. Trees and causal models read each piece once and let
-        it go. Other models need all rows at once: during the fit, temporary files (in TMPDIR) hold
-        the encoded table and what the model computes from it.
+        the number of rows. Trees and causal models read each piece once and let it go. Other models
+        need all rows at once: during the fit, temporary files (in TMPDIR) hold the encoded table
+        and what the model computes from it.
 
         Args:
             X: Table `[rows, columns]`: array, frame of pandas, polars or Arrow, or nested list; may
@@ -164,6 +164,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             DataError: The columns are not those of the training table.
         """
         classes, scores = self._scored(X)
+        # Not of scores, which may tell classes apart that are equally probable: the first counts.
         return classes[softmax(scores, axis=1).argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
