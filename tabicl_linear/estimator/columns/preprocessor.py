@@ -16,7 +16,7 @@ from tabicl_linear.estimator.columns.cells import stamps
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.declared import CategoricalFeatures, are_declared
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
-from tabicl_linear.estimator.columns.ids import warn_of_ids, warn_of_merged, whole_numbers
+from tabicl_linear.estimator.columns.ids import read_whole_numbers_as, warn_of_ids, warn_of_merged
 from tabicl_linear.estimator.columns.joint_rates import JointRateColumn, fit_joint_rates
 from tabicl_linear.estimator.columns.linear_scores import LinearScores, fit_scores
 from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
@@ -239,7 +239,7 @@ class TablePreprocessor:
         for position, (name, cells) in enumerate(frame.items()):
             reading = Reading("categorical") if is_categorical[position] else read_as(cells)
             if reading._replace(note="") == PLAIN_NUMBERS and labels is not None:
-                whole = whole_numbers(cells, labels)
+                whole = read_whole_numbers_as(cells, labels)
                 if whole is not None:
                     # In a column of names, no text stands for a missing number.
                     missing = [reading.note] if reading.note and whole.kind == "numeric" else []
