@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from joblib.externals.loky import get_reusable_executor
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -167,8 +168,10 @@ def test_pickle_and_joblib(classifier, iris, tmp_path):
 
 @pytest.mark.own_process
 def test_processes_of_joblib(classifier, iris):
+    """A single one, since each of those of `n_jobs=2` would take seconds to import all it needs."""
     table, labels = iris
-    scores = cross_val_score(classifier, table, labels, cv=2, n_jobs=2)
+    process = get_reusable_executor(max_workers=1)
+    scores = process.submit(cross_val_score, classifier, table, labels, cv=2).result()
     np.testing.assert_allclose(scores, cross_val_score(classifier, table, labels, cv=2))
 
 
