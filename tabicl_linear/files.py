@@ -245,6 +245,24 @@ def temporary_file(folder: Path | None = None) -> BufferedRandom:
         raise _no_temporary(f" in {folder}", error) from error
 
 
+def write_temporary(file: BufferedRandom, data: memoryview, of: str) -> None:
+    """Write data where a temporary file stands.
+
+    Raises:
+        DataError: The folder has no room; the file, which is named by what it is `of`, is closed.
+    """
+    start = file.tell()
+    try:
+        file.write(data)
+        file.flush()
+    except OSError as error:
+        file.raw.close()  # else closing the file would try to write once more, and fail
+        raise DataError(
+            f"The temporary file of {of} cannot be written after {start:,} bytes "
+            f"({error.strerror}); set TMPDIR to a folder with more room."
+        ) from error
+
+
 def _no_temporary(place: str, error: OSError) -> DataError:
     return DataError(
         f"No temporary file can be made{place} ({error.strerror}); set TMPDIR to a folder with "

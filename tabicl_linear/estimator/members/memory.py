@@ -9,7 +9,7 @@ import torch
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arrays import Float32Array
-from tabicl_linear.files import temporary_file
+from tabicl_linear.files import temporary_file, write_temporary
 
 MIN_ROWS, MAX_ROWS = 256, 16384
 """Bounds of the number of rows in a network at a time; memory decides between them."""
@@ -108,12 +108,5 @@ def stored(parts: Iterable[Float32Array], width: int, folder: Path) -> Float32Ar
     """
     with temporary_file(folder) as file:
         for part in parts:
-            try:
-                file.write(np.ascontiguousarray(part).data)
-                file.flush()
-            except OSError as error:
-                raise DataError(
-                    f"The temporary file of a long table cannot be written after {file.tell():,} "
-                    f"bytes ({error.strerror}); set TMPDIR to a folder with more room."
-                ) from error
+            write_temporary(file, np.ascontiguousarray(part).data, "a long table")
         return np.memmap(file, np.float32, "r+").reshape(-1, width)
