@@ -91,6 +91,14 @@ def written_whole(path: Path) -> Iterator[Path]:
         raise
 
 
+def not_written(name: str, error: OSError) -> str:
+    """What to say of a single file that could not be written, and what to do about it."""
+    return (
+        f"{name} cannot be written: {error.strerror or error}; name a file in a writable folder "
+        "with enough room."
+    )
+
+
 def remedy_of(error: OSError) -> str:
     """What to do about a folder of results in which a file could not be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
