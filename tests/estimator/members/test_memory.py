@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from tabicl_linear import RandomFeatureRidge
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.learners import closed_form
 from tabicl_linear.estimator.learners.closed_form import ClosedForm
 from tabicl_linear.estimator.members import memory
 
@@ -48,6 +49,14 @@ def test_rows_are_at_most_half_of_the_memory(monkeypatch, free, rows):
     assert memory.rows_that_fit(1_000_000, CPU) == rows
     for wanted in (0, 1, rows, rows + 1):
         assert memory.rows_that_fit(wanted, CPU) == min(wanted, rows)
+
+
+def test_a_fit_for_which_too_little_is_free_is_refused_before_it_begins(monkeypatch):
+    """Also a small one, whose sizes in GiB would be zeros."""
+    monkeypatch.setattr(closed_form, "free_bytes", lambda device: 2**19)
+    said = r"64 rows take at least 0\.6 MiB, and 0\.5 MiB are free: give fewer .*, or close other"
+    with pytest.raises(ConfigError, match=said):
+        RandomFeatureRidge().fit(TABLE, LABELS)
 
 
 ERRORS = [
