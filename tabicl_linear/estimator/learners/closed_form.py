@@ -10,7 +10,7 @@ from torch import nn
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator.learners.interface import Learners, refuse_more_rows
-from tabicl_linear.estimator.members.memory import free_bytes
+from tabicl_linear.free_memory import free_bytes
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, RidgeState
 from tabicl_linear.types import Bool, Float, Int, Tensor

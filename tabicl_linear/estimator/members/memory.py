@@ -10,6 +10,7 @@ import torch
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arrays import Float32Array
 from tabicl_linear.files import temporary_file, write_temporary
+from tabicl_linear.free_memory import free_bytes, is_out_of_memory
 
 MIN_ROWS, MAX_ROWS = 256, 16384
 """Bounds of the number of rows in a network at a time; memory decides between them."""
@@ -19,9 +20,6 @@ weights that ship (tokens per cell): 80 KiB with 10 columns, 118 KiB with 40; ro
 less."""
 SHRINK = 8
 """The second attempt has this many times fewer rows."""
-
-SYSTEM = Path("/proc/meminfo")
-CONTAINER = Path("/sys/fs/cgroup")
 
 Result = TypeVar("Result")
 
@@ -38,29 +36,6 @@ def rows_that_fit(wanted: int, device: torch.device) -> int:
     while free is not None and rows > MIN_ROWS and rows * ROW_BYTES > free // 2:
         rows //= 2
     return min(rows, wanted)
-
-
-def free_bytes(device: torch.device) -> int | None:
-    """Bytes of memory that can still be allocated on a device; None if the system does not tell.
-
-    On Linux, the limit of a container is respected.
-    """
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        cache = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(free + cache)
-    if not SYSTEM.exists():
-        return None
-    fields = dict(line.split(":", 1) for line in SYSTEM.read_text().splitlines())
-    free = int(fields["MemAvailable"].split()[0]) * 1024
-    limit = CONTAINER / "memory.max"
-    if limit.exists() and (most := limit.read_text().strip()) != "max":
-        parts = dict(line.split() for line in (CONTAINER / "memory.stat").read_text().splitlines())
-        # They count as used, but make room for whoever asks; `MemAvailable` has them as well.
-        pages_of_files = int(parts["active_file"]) + int(parts["inactive_file"])
-        used = int((CONTAINER / "memory.current").read_text()) - pages_of_files
-        free = min(free, int(most) - used)
-    return max(free, 0)
 
 
 def retried_smaller(
@@ -94,15 +69,6 @@ def retried_smaller(
             f"with {fewer_rows}: give fewer rows or columns at a time, close other programs, or "
             "use a device with more memory."
         ) from error
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error says that memory ran out; PyTorch has no class for it on a CPU."""
-    return (
-        isinstance(error, MemoryError | torch.OutOfMemoryError)
-        or "DefaultCPUAllocator" in str(error)
-        or "not enough memory" in str(error)
-    )
 
 
 def stored(parts: Iterable[Float32Array], width: int, folder: Path) -> Float32Array:

@@ -15,31 +15,6 @@ TABLE = np.random.default_rng(0).normal(size=(64, 2))
 LABELS = np.array([0, 1] * 32)
 
 
-def test_free_memory_is_told():
-    free = memory.free_bytes(CPU)
-    assert free is not None
-    assert 2**20 < free < 2**50
-
-
-@pytest.mark.parametrize(
-    ("most", "used", "free"),
-    [("max", 0, 3072), ("2000", 500, 1500), ("9000", 500, 3072), ("2000", 2001, 0)],
-)
-def test_a_container_has_a_limit_to_which_pages_of_files_do_not_count(
-    tmp_path, monkeypatch, most, used, free
-):
-    """A container that has read a large file is full of them, and `fit` refused any table there."""
-    (tmp_path / "meminfo").write_text("MemTotal:   9 kB\nMemAvailable:   3 kB\n")
-    (tmp_path / "memory.max").write_text(f"{most}\n")
-    (tmp_path / "memory.current").write_text(f"{used + 300 + 40}\n")
-    (tmp_path / "memory.stat").write_text(
-        f"anon {used}\nfile 340\nactive_file 300\ninactive_file 40\n"
-    )
-    monkeypatch.setattr(memory, "SYSTEM", tmp_path / "meminfo")
-    monkeypatch.setattr(memory, "CONTAINER", tmp_path)
-    assert memory.free_bytes(CPU) == free
-
-
 @pytest.mark.parametrize(
     ("free", "rows"),
     [(2**40, 16384), (None, 16384), (2**32, 16384), (2**32 - 1, 8192), (2**29, 2048), (0, 256)],
