@@ -21,6 +21,7 @@ from tabicl_linear import tensor_file
 from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.errors import CheckpointError, ConfigError, one_line
+from tabicl_linear.files import not_written
 from tabicl_linear.former_options import description
 from tabicl_linear.model import InContextModel
 from tabicl_linear.shipped import checkpoint_path
@@ -170,10 +171,7 @@ def export(
     try:
         tensor_file.write(output, weights, metadata)
     except OSError as error:
-        raise CheckpointError(
-            f"The export {output} cannot be written: {error.strerror or error}; name a file in a "
-            "writable folder with enough room."
-        ) from error
+        raise CheckpointError(not_written(f"The export {output}", error)) from error
 
 
 def identity(model: InContextModel) -> str:

@@ -91,6 +91,14 @@ def written_whole(path: Path) -> Iterator[Path]:
         raise
 
 
+def not_written(name: str, error: OSError) -> str:
+    """What to say of a single file that could not be written, and what to do about it."""
+    return (
+        f"{name} cannot be written: {error.strerror or error}; name a file in a writable folder "
+        "with enough room."
+    )
+
+
 def remedy_of(error: OSError) -> str:
     """What to do about a folder of results in which a file could not be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -243,6 +251,24 @@ def temporary_file(folder: Path | None = None) -> BufferedRandom:
         return tempfile.TemporaryFile(dir=folder)
     except OSError as error:
         raise _no_temporary(f" in {folder}", error) from error
+
+
+def write_temporary(file: BufferedRandom, data: memoryview, of: str) -> None:
+    """Write data where a temporary file stands.
+
+    Raises:
+        DataError: The folder has no room; the file, which is named by what it is `of`, is closed.
+    """
+    start = file.tell()
+    try:
+        file.write(data)
+        file.flush()
+    except OSError as error:
+        file.raw.close()  # else closing the file would try to write once more, and fail
+        raise DataError(
+            f"The temporary file of {of} cannot be written after {start:,} bytes "
+            f"({error.strerror}); set TMPDIR to a folder with more room."
+        ) from error
 
 
 def _no_temporary(place: str, error: OSError) -> DataError:

@@ -22,7 +22,8 @@ from experiments.development.baselines import NativeCatBoost
 from experiments.development.rows import completed
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier, pages
 from tabicl_linear.evaluation.baselines import BASELINES
-from tabicl_linear.evaluation.metrics import mean_log_loss, try_out
+from tabicl_linear.evaluation.metrics import mean_log_loss
+from tabicl_linear.evaluation.timed_fit import try_out
 from tabicl_linear.files import written_whole
 
 MODELS: dict[str, Callable[[], ClassifierMixin]] = {

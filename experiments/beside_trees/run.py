@@ -25,6 +25,7 @@ from experiments.development.comparison import markdown
 from experiments.development.tables import LARGE, Rows, Table, load_tables, with_context_rows
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.evaluation import metrics
+from tabicl_linear.evaluation.timed_fit import try_out
 from tabicl_linear.files import written_whole
 
 TREES = "trees"
@@ -138,7 +139,7 @@ def _log_probabilities(
     for name in models:
         if name not in logs:
             context = x.iloc[cut.context], y[cut.context]
-            trial = metrics.try_out(MODELS[name], *context, x.iloc[cut.queries])
+            trial = try_out(MODELS[name], *context, x.iloc[cut.queries])
             logs[name] = np.log(np.clip(trial.probabilities.astype(np.float64), TINY, None))
             with written_whole(path) as partial, partial.open("wb") as file:
                 np.savez(file, **logs)

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from experiments.development.tables import Rows, Table
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.evaluation import metrics
-from tabicl_linear.evaluation.metrics import try_out
+from tabicl_linear.evaluation.timed_fit import try_out
 
 
 class Scores(NamedTuple):

@@ -31,7 +31,8 @@ from tabicl_linear import RandomFeatureRidge
 from tabicl_linear.config import build_data
 from tabicl_linear.estimator import fitting
 from tabicl_linear.estimator.learners.chosen_trees import divisions
-from tabicl_linear.evaluation.metrics import score, try_out
+from tabicl_linear.evaluation.metrics import score
+from tabicl_linear.evaluation.timed_fit import try_out
 from tabicl_linear.priors import TaskShape
 
 PRIOR = Path(__file__).parents[2] / "configs" / "prior" / "wide.yaml"

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, overload
 
 import torch
 
-from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.files import temporary_file
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.files import temporary_file, write_temporary
 from tabicl_linear.types import Tensor
 
 
@@ -75,14 +75,7 @@ class Spilled(MutableSequence[Tensor]):
         data = tensor.detach().cpu().contiguous().view(torch.uint8).numpy()
         same = before is not None and before.nbytes == data.nbytes
         offset = before.offset if before is not None and same else self._end
-        try:
-            self._file.seek(offset)
-            self._file.write(data)  # type: ignore[arg-type]
-            self._file.flush()
-        except OSError as error:
-            raise DataError(
-                f"The temporary file of a long context cannot be written after {self._end:,} bytes "
-                f"({error.strerror}); set TMPDIR to a folder with more room."
-            ) from error
+        self._file.seek(offset)
+        write_temporary(self._file, data.data, "a long context")
         self._end = max(self._end, offset + data.nbytes)
         return _Slot(offset, data.nbytes, tensor.shape, tensor.dtype, tensor.device)

@@ -16,7 +16,7 @@ from tabicl_linear.bench.training import noise
 from tabicl_linear.config import build_task
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.estimator.members.memory import free_bytes
+from tabicl_linear.free_memory import free_bytes
 from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.model import InContextModel, InContextState
 

@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
         from torch.utils.benchmark import timer
 
         from tabicl_linear.bench.cases import Options
-        from tabicl_linear.estimator.plan import resolved_device
+        from tabicl_linear.estimator.devices import resolved_device
         from tabicl_linear.machine import describe
 
     if arguments.threads is not None:

@@ -78,7 +78,7 @@ def loaded(paths: Mapping[str, Path], arguments: argparse.Namespace) -> "dict[st
         import torch
 
         from tabicl_linear.checkpoint import load_model
-        from tabicl_linear.estimator.plan import resolved_device
+        from tabicl_linear.estimator.devices import resolved_device
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tabicl_linear.cli.checkpoints import add_trust
 from tabicl_linear.cli.outputs import say, warnings_as_lines
 from tabicl_linear.cli.parser import OneLineArgumentParser
-from tabicl_linear.errors import ConfigError, counted
+from tabicl_linear.errors import ConfigError
 from tabicl_linear.shipped import WEIGHTS
 from tabicl_linear.signals import ended_at_once, exit_by, handled
 
@@ -37,9 +37,8 @@ def main(argv: list[str]) -> int:
 def _at_once(options: argparse.Namespace) -> str:
     """Predict with both tables in memory, checked against each other first; return a summary."""
     with ended_at_once():
-        from tabicl_linear.cli.predict_tables import read_tables, with_predictions
+        from tabicl_linear.cli.predict_tables import read_tables, summary, with_predictions
         from tabicl_linear.cli.table_output import check_writable, write_table
-        from tabicl_linear.estimator.notices import shown
         from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, TableFile
         from tabicl_linear.estimator.rows.text_cells import TextFormat
 
@@ -68,12 +67,7 @@ def _at_once(options: argparse.Namespace) -> str:
     probabilities = classifier.predict_proba(tables.test)
     classes, label_type = classifier.classes_, tables.labels.dtype
     write_table(with_predictions(tables.ids, classes, probabilities, label_type), options.output)
-    rows, columns = tables.train.shape
-    return (
-        f"read {train.name}: {counted(rows, 'row')}, {counted(columns, 'column')}, "
-        f"classes {shown(list(classes))}; "
-        f"wrote {options.output}: {counted(len(tables.test), 'row')}"
-    )
+    return summary(train.name, classifier, options.output, len(tables.test))
 
 
 def _in_pieces(options: argparse.Namespace) -> str:
@@ -108,7 +102,7 @@ def _in_pieces(options: argparse.Namespace) -> str:
             write(with_predictions(piece[[]], classifier.classes_, probabilities, label_type))
             bar.update(len(piece))
     warn_of_blank_end(piece, test.name)
-    return summary(options, classifier, num_rows)
+    return summary(train.name, classifier, options.output, num_rows)
 
 
 def _on_cluster(options: argparse.Namespace) -> str:

@@ -93,7 +93,7 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
         rows = _score(client, parts, classifier, label_type, folder, show=not options.quiet)
         if rows == 0:
             raise DataError(f"{options.test} has no rows; give at least one.")
-    return f"{summary(options, classifier, rows)} in {len(parts)} parts"
+    return f"{summary(train.name, classifier, options.output, rows)} in {len(parts)} parts"
 
 
 def why_not_writable(path: Path) -> str | None:

@@ -1,10 +1,10 @@
 """Reads the tables of `tabicl-linear predict`, and checks them against each other."""
 
-import argparse
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -155,14 +155,13 @@ def feature_names(train: TableFile, target: str, columns: Iterable[str], name: s
     return names
 
 
-def summary(
-    options: argparse.Namespace, classifier: "TabICLLinearClassifier", num_rows: int
-) -> str:
-    """A line that says what was read, in pieces, and how many rows were written."""
+def summary(train: str, classifier: "TabICLLinearClassifier", output: Path, num_rows: int) -> str:
+    """A line that says what was read from the file `train`, and how many rows were written."""
     return (
-        f"read {options.train}: {counted(classifier.n_samples_seen_, 'row')}, "
-        f"{counted(classifier.n_features_in_, 'column')}, {len(classifier.classes_)} classes; "
-        f"wrote {options.output}: {counted(num_rows, 'row')}"
+        f"read {train}: {counted(classifier.n_samples_seen_, 'row')}, "
+        f"{counted(classifier.n_features_in_, 'column')}, "
+        f"classes {shown(list(classifier.classes_))}; "
+        f"wrote {output}: {counted(num_rows, 'row')}"
     )
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.rows.table_file import GZIP, PARQUET, TSV, suffix_of
-from tabicl_linear.files import check_replaceable, try_writing, written_whole
+from tabicl_linear.files import check_replaceable, not_written, try_writing, written_whole
 
 Write = Callable[[pd.DataFrame], None]
 
@@ -33,10 +33,7 @@ def table_writer(path: Path) -> Iterator[Write]:
         with written_whole(path) as partial, partial.open("wb") as file, ExitStack() as layers:
             yield writer(path, file, layers)
     except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror or error}; name a file in a writable "
-            "folder with enough room."
-        ) from error
+        raise DataError(not_written(str(path), error)) from error
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:

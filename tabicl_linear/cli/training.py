@@ -232,7 +232,7 @@ def run(verb: str, options: list[str]) -> int:
 
 def _out_of_memory(error: Exception) -> str | None:
     """What to do if memory ran out; None for other errors."""
-    from tabicl_linear.estimator.members.memory import is_out_of_memory
+    from tabicl_linear.free_memory import is_out_of_memory
 
     if not is_out_of_memory(error):
         return None

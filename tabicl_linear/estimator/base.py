@@ -22,18 +22,12 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator import fitting
 from tabicl_linear.estimator.arrays import FloatArray
 from tabicl_linear.estimator.columns.preprocessor import Table
+from tabicl_linear.estimator.devices import computing, resolved_device
 from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.notices import progress_bar
-from tabicl_linear.estimator.plan import (
-    OF_LEARNERS,
-    OF_MEMBERS,
-    Plan,
-    checked_plan,
-    computing,
-    resolved_device,
-)
+from tabicl_linear.estimator.plan import OF_LEARNERS, OF_MEMBERS, Plan, checked_plan
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
 from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces, rows_of_file
@@ -110,9 +104,9 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
 
         A table larger than memory may be given as an iterator of pieces or as a file. The columns
         are then learnt from the first 50,000 rows (docs/growing.md), and memory does not grow with
-        the number of rows. Trees and causal models read each piece once and let
-        it go. Other models need all rows at once: during the fit, temporary files (in TMPDIR) hold
-        the encoded table and what the model computes from it.
+        the number of rows. Trees and causal models read each piece once and let it go. Other models
+        need all rows at once: during the fit, temporary files (in TMPDIR) hold the encoded table
+        and what the model computes from it.
 
         Args:
             X: Table `[rows, columns]`: array, frame of pandas, polars or Arrow, or nested list; may
@@ -170,6 +164,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             DataError: The columns are not those of the training table.
         """
         classes, scores = self._scored(X)
+        # Not of scores, which may tell classes apart that are equally probable: the first counts.
         return classes[softmax(scores, axis=1).argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -16,13 +16,14 @@ from tabicl_linear.estimator.base import EnsembleClassifier, fitted_of, fitted_p
 from tabicl_linear.estimator.choices import LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.declared import CategoricalFeatures
+from tabicl_linear.estimator.devices import computing
 from tabicl_linear.estimator.diagnosis import diagnosis
 from tabicl_linear.estimator.learners import pretrained
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTreesLearners
 from tabicl_linear.estimator.learners.interface import ComposedLearner, Learners
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded
-from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, check_unchanged, computing
+from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, check_unchanged
 from tabicl_linear.estimator.refinement import check_refinable
 from tabicl_linear.estimator.rows.labelled import checked_rows, with_labels
 from tabicl_linear.estimator.rows.labels import announced_classes, as_objects, class_codes

@@ -4,7 +4,7 @@ There is one recipe, `_fit_members`, for all sources of rows. The sources differ
 become numbers. In a table in memory, columns also learn class rates from the labels. In a table in
 pieces, the first pieces teach the columns. Each piece is then read and let go where rows can be
 added to what has been fitted; otherwise a temporary file holds the numbers of all rows. Callers set
-torch up (`plan.computing`).
+torch up (`devices.computing`).
 """
 
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ def fit_pieces(
         members = fitted.members
         model, states = learners.finished(members.model, members.states)
         return replace(fitted, members=replace(members, model=model, states=states))
-    plan.check_pieces(in_order=False)
+    plan.check_pieces(grows=False)
     folder = temporary_folder()
     encoded = _rows_in_file(first, others, plan, classes, folder)
     learner = learners.for_table(encoded.num_classes, len(encoded.codes))
@@ -142,7 +142,7 @@ def start(
     Raises:
         DataError, ConfigError: As `fit`, or the plan asks for a decision that needs all rows.
     """
-    plan.check_pieces(in_order=True)
+    plan.check_pieces(grows=True)
     remedy = ""
     if classes is None:
         classes = np.unique(rows.labels)
@@ -155,7 +155,7 @@ def start(
     # Without labels, so that columns learn no class rates: the first rows alone show them poorly.
     matrix = preprocessor.fit_transform(rows.table)
     encoded = Encoded(matrix, class_codes(rows.labels, classes), preprocessor, classes)
-    return _fit_members(encoded, plan, learner, in_order=True)
+    return _fit_members(encoded, plan, learner, grows=True)
 
 
 def extended(
@@ -181,7 +181,7 @@ def extended(
         scores = pd.concat([scores, score], ignore_index=True)
     if fitted.held is not None:
         # All rows are fitted anew, so arguments that were set since the call before do count.
-        plan.check_pieces(in_order=True)
+        plan.check_pieces(grows=True)
         fitted.columns.transform(rows.table)  # raises for rows that cannot be encoded
         all_rows = joined_rows(fitted.held, rows)
         # Only the first fit warns of the columns, and the last one, which decides them for good.
@@ -215,7 +215,7 @@ def _fit_held_rows(
     codes = class_codes(first.labels, classes)
     preprocessor = plan.new_preprocessor(pairs=True)
     labels = codes if len(np.unique(codes)) > 1 else None  # a single class has no rates
-    matrix = preprocessor.fit_transform(first.table, labels, more_will_come=not are_enough)
+    matrix = preprocessor.fit_transform(first.table, labels, is_provisional=not are_enough)
     if are_enough:
         preprocessor = preprocessor.counting(first.table, codes)
         absent = classes[np.bincount(codes, minlength=len(classes)) == 0]
@@ -226,7 +226,7 @@ def _fit_held_rows(
                 "are sorted, shuffle them and fit anew."
             )
     encoded = Encoded(matrix, codes, preprocessor, classes)
-    fitted = _fit_members(encoded, plan, learner, in_order=are_enough)
+    fitted = _fit_members(encoded, plan, learner, grows=are_enough)
     if not are_enough:
         # Copied, since a caller may reuse the arrays for the next piece.
         return replace(fitted, held=first.copied())
@@ -275,17 +275,18 @@ def _fit_members(
     plan: Plan,
     learner: ContextLearner,
     *,
-    in_order: bool = False,
+    grows: bool = False,
     spill: Path | None = None,
 ) -> Fitted:
     """The recipe: choose blocks and a temperature, fit members, refine or halve their states.
 
-    With `in_order`, rows will be added to the states; see `fit_ensemble` for this and for `spill`.
+    With `grows`, rows will be added to the states, so members read these in the order of the table.
+    See `fit_ensemble` for `spill`.
     """
     counts = np.bincount(rows.codes, minlength=rows.num_classes)
     class_weights(plan.class_weight, rows.classes, counts)  # raises for bad ones before the work
     learner = learner.to(plan.device)
-    if in_order and not learner.is_causal:
+    if grows and not learner.is_causal:
         raise DataError(
             f"y has {rows.num_classes} classes, more than a model can take that reads a table "
             "piece by piece: join classes, or fit all rows at once."
@@ -296,7 +297,7 @@ def _fit_members(
     if long_context.num_blocks > 1:
         learner = ContextBlocks(learner, long_context.num_blocks)
     temperature = held_out.temperature(learner, rows, plan)
-    members = fit_ensemble(learner, rows, plan, in_order=in_order, spill=spill)
+    members = fit_ensemble(learner, rows, plan, in_order=grows, spill=spill)
     passes = None
     if plan.refine:
         members, passes = refined(members, rows, plan)

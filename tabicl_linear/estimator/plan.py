@@ -1,14 +1,12 @@
 """What a classifier is asked to do: its arguments, checked and resolved."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from typing import Any, Literal, TypeVar
 
-import joblib
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
@@ -18,6 +16,7 @@ from tabicl_linear.estimator.arrays import Float32Array
 from tabicl_linear.estimator.choices import MODES, LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
+from tabicl_linear.estimator.devices import resolved_device
 from tabicl_linear.estimator.learners.interface import ContextLearner, OwnPreset, Preset
 from tabicl_linear.estimator.members.memory import Result, retried_smaller, rows_that_fit
 from tabicl_linear.estimator.notices import brief
@@ -129,14 +128,14 @@ class Plan:
         what = f"{doing} {len(matrix)} rows x {matrix.shape[1]} columns"
         return retried_smaller(compute, rows, what=what, device=self.device)
 
-    def check_pieces(self, *, in_order: bool) -> None:
+    def check_pieces(self, *, grows: bool) -> None:
         """Raise `ConfigError` if a decision needs all rows at once, for rows that come in pieces.
 
-        With `in_order`, each piece is read and let go; otherwise a file holds all encoded rows.
+        With `grows`, each is added to the states and let go; else a file holds all encoded rows.
         """
         if self.refine:
             raise ConfigError(REFINED_AT_ONCE)
-        if in_order and self.long_context != "full":
+        if grows and self.long_context != "full":
             raise ConfigError(
                 f"long_context={self.long_context!r} needs all rows at once: give 'full' to fit "
                 "piece by piece."
@@ -255,55 +254,3 @@ def _temperature(temperature: Any) -> float | Literal["auto"] | None:
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def resolved_device(given: str | torch.device | None) -> torch.device:
-    """The device that an argument names; None takes CUDA where it is available.
-
-    Raises:
-        ConfigError: It is not a device, not supported, or not on this machine.
-    """
-    if given is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(given)
-    except (RuntimeError, TypeError) as error:
-        raise ConfigError(
-            f"device={given!r} is not a torch device; give 'cpu', 'cuda' or 'cuda:INDEX'."
-        ) from error
-    if device.type not in ("cpu", "cuda"):
-        # Column statistics are float64, which MPS, for example, does not support.
-        raise ConfigError(
-            f"device={str(device)!r} is not supported; give 'cpu', 'cuda' or 'cuda:INDEX'."
-        )
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(
-            f"device={str(device)!r}, but torch sees {torch.cuda.device_count()} CUDA devices; "
-            "give another device, or 'cpu'."
-        )
-    return device
-
-
-@contextmanager
-def computing(n_jobs: int | None) -> Iterator[None]:
-    """Set torch up for the work of a classifier, and restore the caller's settings afterwards.
-
-    Torch takes `n_jobs` CPU threads (-1: all cores, -2: all but one, and so on). None leaves the
-    number as it is, up to the cores that this process may use: torch does not know that a container
-    has only some of them, and threads that wait for a core take many times as long.
-
-    Tensors that are made without a device are on the CPU, whatever `torch.set_default_device` says,
-    since C++ and NumPy read some of them.
-    """
-    before, cores = torch.get_num_threads(), joblib.cpu_count()
-    if n_jobs is None:
-        count = min(before, cores)
-    else:
-        count = n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
-    is_on_cpu = torch.get_default_device().type == "cpu"
-    torch.set_num_threads(count)
-    try:
-        with nullcontext() if is_on_cpu else torch.device("cpu"):
-            yield
-    finally:
-        torch.set_num_threads(before)

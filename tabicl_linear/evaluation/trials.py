@@ -20,9 +20,9 @@ from tabicl_linear.evaluation.metrics import (
     fault_of,
     mean_log_loss,
     score,
-    try_out,
 )
 from tabicl_linear.evaluation.protocol import BenchmarkTable, folds
+from tabicl_linear.evaluation.timed_fit import try_out
 from tabicl_linear.evaluation_file import COLUMNS, is_count
 from tabicl_linear.files import read_sealed, write_sealed
 

@@ -170,8 +170,8 @@ def test_parts_are_whole_and_complete_though_a_worker_is_killed(
     assert result.prediction.tolist() == classifier.classes_[expected.argmax(1)].tolist()
     assert not list(folder.glob(".*"))
     assert capsys.readouterr().err.splitlines() == [
-        f"read {folder / 'train.parquet'}: 70 rows, 3 columns, 3 classes; wrote {folder / 'out'}: "
-        f"{PARTS * ROWS} rows in {PARTS} parts"
+        f"read {folder / 'train.parquet'}: 70 rows, 3 columns, classes may, be, no, yes; "
+        f"wrote {folder / 'out'}: {PARTS * ROWS} rows in {PARTS} parts"
     ]
 
 

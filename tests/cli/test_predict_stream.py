@@ -41,7 +41,7 @@ def run(folder, model, *options, train="train.csv", test="test.csv", output="out
 def test_it_answers_as_without(folder, model, suffix, capsys):
     files = {"train": f"train.{suffix}", "test": f"test.{suffix}"}
     assert run(folder, model, output=f"whole.{suffix}", **files) == 0
-    capsys.readouterr()
+    summary = capsys.readouterr().err
     assert run(folder, model, "--stream", output=f"pieces.{suffix}", **files) == 0
     whole, pieces = (
         pd.read_csv(folder / name) if suffix == "csv" else pd.read_parquet(folder / name)
@@ -53,8 +53,9 @@ def test_it_answers_as_without(folder, model, suffix, capsys):
     np.testing.assert_allclose(pieces.iloc[:, 1:], whole.iloc[:, 1:], atol=1e-6)
     captured = capsys.readouterr()
     assert captured.out == ""
+    assert captured.err == summary.replace("whole", "pieces")
     assert captured.err.splitlines() == [
-        f"read {folder / files['train']}: 70 rows, 3 columns, 3 classes; wrote "
+        f"read {folder / files['train']}: 70 rows, 3 columns, classes may, be, no, yes; wrote "
         f"{folder / f'pieces.{suffix}'}: 50 rows"
     ]
 

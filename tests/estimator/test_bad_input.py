@@ -248,7 +248,7 @@ def test_more_features_than_memory_holds_are_refused(trees, options):
     """Before anything is drawn: it would end the process, or swap for hours."""
     name, count = next(iter(options.items()))
     classifier = RandomFeatureRidge(RidgeOptions(**options), trees=trees)
-    told = rf"{name}={count:,}.* features, for which 60 rows take at least .* GiB .*give fewer"
+    told = rf"{name}={count:,}.* features, for which 60 rows take at least .* MiB.*give fewer"
     with pytest.raises(ConfigError, match=told):
         classifier.fit(np.random.default_rng(0).normal(size=(60, 2)), [0, 1] * 30)
     assert not hasattr(classifier, "fitted_")

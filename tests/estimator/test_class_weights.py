@@ -17,6 +17,11 @@ def test_balanced_factors_are_in_inverse_proportion_to_frequency():
     np.testing.assert_allclose(factors @ [30, 10] / 40, 1)
 
 
+def test_a_class_that_has_no_row_yet_counts_as_one_row():
+    factors = class_weights("balanced", np.array(["a", "b", "c"]), np.array([30, 10, 0]))
+    np.testing.assert_allclose(factors, [40 / 90, 40 / 30, 40 / 3])
+
+
 @pytest.mark.parametrize("unit", ["ns", "us", "D"])
 @pytest.mark.parametrize("of_user", [np.datetime64, pd.Timestamp, datetime.datetime])
 def test_days_are_labels_in_any_unit(unit, of_user):

@@ -17,6 +17,7 @@ from sklearn.model_selection import train_test_split
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.checkpoint import export
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.shipped import WEIGHTS
 
 LOADERS = {"breast_cancer": load_breast_cancer, "iris": load_iris, "wine": load_wine}
@@ -216,6 +217,15 @@ def test_labels_are_those_of_the_fit_that_predicts(wine_classifier, wine, monkey
 
     monkeypatch.setattr(classifier, "_plan", plan_while_another_thread_fits)
     assert classifier.predict(test).tolist() in (former, other.predict(test).tolist())
+
+
+def test_of_classes_equally_probable_the_first_is_predicted(wine_classifier, wine, monkeypatch):
+    """Though their scores differ, by less than probabilities can."""
+    monkeypatch.setattr(Fitted, "scores", lambda *_: np.array([[-1.0, 0.0, 1e-17]]))
+    query = wine[1][:1]
+    probabilities = wine_classifier.predict_proba(query)
+    assert probabilities[0, 1] == probabilities[0, 2]
+    assert wine_classifier.predict(query) == wine_classifier.classes_[probabilities.argmax()]
 
 
 def test_one_context_row_per_class_and_one_column(checkpoint):

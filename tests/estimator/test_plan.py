@@ -5,12 +5,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import tiny_model
-import torch
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.columns.target_rates import RateColumn
-from tabicl_linear.estimator.plan import computing
 from tabicl_linear.estimator.rows import pieces as rows_in_pieces
 from tabicl_linear.ridge_inputs import RidgeOptions
 
@@ -159,19 +157,3 @@ def test_a_fit_draws_one_seed_from_a_generator_and_a_prediction_none():
     for _ in range(2):
         other.randint(2**31 - 1)
     assert generator.randint(1000, size=9).tolist() == other.randint(1000, size=9).tolist()
-
-
-@pytest.mark.parametrize(
-    ("n_jobs", "count"), [(None, 2), (1, 1), (3, 3), (-1, 2), (-2, 1), (-5, 1)]
-)
-def test_threads_are_at_most_the_cores_at_hand_unless_asked_for(monkeypatch, n_jobs, count):
-    """Of a container or a job, whose share of the cores torch does not know."""
-    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
-    before = torch.get_num_threads()
-    torch.set_num_threads(4)
-    try:
-        with computing(n_jobs):
-            assert torch.get_num_threads() == count
-        assert torch.get_num_threads() == 4
-    finally:
-        torch.set_num_threads(before)

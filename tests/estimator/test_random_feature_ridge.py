@@ -86,8 +86,10 @@ def test_hundreds_of_classes_share_one_factor_of_logits():
     rows = labels[:, None] + np.random.default_rng(0).normal(size=(400, 2))
     classifier = RandomFeatureRidge(trees=False, n_estimators=1).fit(rows, labels)
     assert classifier.ensemble_.model.regressions.options.calibration == "confidence"
-    few = RandomFeatureRidge(trees=False, n_estimators=1).fit(rows[:100], labels[:100])
-    assert few.ensemble_.model.regressions.options.calibration == "logistic"
+    learners = RandomFeatureRidge(trees=False)._learners()
+    few, many = (learners.for_table(count, len(rows)) for count in (50, 51))
+    assert few.regressions.options.calibration == "logistic"
+    assert many.regressions.options.calibration == "confidence"
 
 
 def test_members_see_max_columns():
@@ -125,7 +127,7 @@ def test_predictions_do_not_depend_on_pieces_or_order(fitted, wine, rows_per_bat
 
 def test_the_state_does_not_grow_with_the_rows(fitted, wine):
     train, _, labels, _ = wine
-    longer = clone(fitted).fit(np.repeat(train, 20, axis=0), np.repeat(labels, 20))
+    longer = clone(fitted).fit(np.repeat(train, 6, axis=0), np.repeat(labels, 6))
     assert longer.state_bytes_ == fitted.state_bytes_
     assert fitted.state_bytes_ == num_bytes(fitted.ensemble_.states) // 3
     # Of three sets of all features, 13 columns and 3 classes, in float64.

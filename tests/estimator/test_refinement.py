@@ -60,6 +60,12 @@ def check_curve(passes):
 
 
 @pytest.fixture
+def few_passes(monkeypatch):
+    """Where it is not looked at how good states become."""
+    monkeypatch.setattr(refinement, "MAX_PASSES", 4)
+
+
+@pytest.fixture
 def nothing_better(monkeypatch):
     """Steps so short that no loss changes."""
     monkeypatch.setattr(refinement, "LEARNING_RATE", 1e-30)
@@ -203,6 +209,7 @@ def test_a_file_keeps_refined_states(axis, tmp_path):
     assert again.refine is True
 
 
+@pytest.mark.usefixtures("few_passes")
 def test_digits_of_many_classes_are_refined_one_by_one():
     """The model takes four classes and the table has six, as two digits in each of two orders."""
     result = fitted(classes=6)
@@ -214,6 +221,7 @@ def test_digits_of_many_classes_are_refined_one_by_one():
     np.testing.assert_allclose(result.predict_proba(table(20, seed=1)[0]).sum(1), 1)
 
 
+@pytest.mark.usefixtures("few_passes")
 def test_it_goes_with_the_other_arguments():
     options = {"softmax_temperature": "auto", "class_weight": "balanced", "ensemble": "paper"}
     result = fitted(average_logits=False, **options)
@@ -224,6 +232,7 @@ def test_it_goes_with_the_other_arguments():
     np.testing.assert_allclose(result.predict_proba(table(20, seed=1)[0]).sum(1), 1)
 
 
+@pytest.mark.usefixtures("few_passes")
 def test_memory_that_runs_out_is_tried_with_fewer_rows(monkeypatch):
     sizes, whole = [], state_optimisation.optimise_states
 

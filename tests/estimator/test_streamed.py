@@ -215,6 +215,16 @@ def test_a_temporary_folder_that_cannot_be_written_is_named(
         make(TabICLLinearClassifier, checkpoint).fit(cut(x, y, 50))
 
 
+def test_a_temporary_folder_without_room_is_named(checkpoint, small, monkeypatch):
+    """Also when the few bytes that wait to be written could not be, as the file is closed."""
+    x, y = table(90)
+    said = "long table cannot be written after 0 bytes .No space left on device.*TMPDIR"
+    with open("/dev/full", "w+b") as full:
+        monkeypatch.setattr("tempfile.TemporaryFile", lambda dir: full)
+        with pytest.raises(DataError, match=said):
+            make(TabICLLinearClassifier, checkpoint).fit(cut(x, y, 50))
+
+
 def test_nothing_is_left_in_the_temporary_folder(checkpoint, small, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     x, y = table(90)

@@ -20,8 +20,9 @@ from tabicl_linear.evaluation import baselines
 from tabicl_linear.evaluation.baselines import BASELINES, Baseline, baseline_version
 from tabicl_linear.evaluation.benchmarks import folder_benchmark
 from tabicl_linear.evaluation.candidates import candidates
-from tabicl_linear.evaluation.metrics import score, try_out
+from tabicl_linear.evaluation.metrics import score
 from tabicl_linear.evaluation.protocol import folds
+from tabicl_linear.evaluation.timed_fit import try_out
 
 __all__ = ["few_trees_of_baselines"]
 FREE = [name for name, baseline in BASELINES.items() if not baseline.has_weights]

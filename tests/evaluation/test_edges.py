@@ -11,13 +11,13 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.evaluation import trials
 from tabicl_linear.evaluation.candidates import Candidate, candidates
 from tabicl_linear.evaluation.metrics import (
-    Trial,
     as_distributions,
     calibration_error,
     fault_of,
     score,
 )
 from tabicl_linear.evaluation.protocol import CC18, MIN_ROWS, TABARENA, prepare
+from tabicl_linear.evaluation.timed_fit import TimedPredictions
 from tabicl_linear.evaluation.trials import Result
 from tabicl_linear.report.comparison import ALPHA, Pair
 
@@ -123,7 +123,7 @@ def test_the_loss_of_a_trial_is_that_of_its_own_digits(monkeypatch):
     monkeypatch.setattr(trials, "_table", lambda benchmark, source: whole)
     certain = np.tile([1 - 1e-9, 1e-9], (20, 1))
     monkeypatch.setattr(
-        trials, "try_out", lambda *given: Trial(certain, classes, 0.0, 0.0, 0.0, 0.0)
+        trials, "try_out", lambda *given: TimedPredictions(certain, classes, 0.0, 0.0, 0.0, 0.0)
     )
     benchmark = SimpleNamespace(protocol=CC18)
     candidate = SimpleNamespace(sees=lambda table: table.x, make=lambda threads: None)

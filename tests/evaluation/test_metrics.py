@@ -1,12 +1,9 @@
 """Scores against their definitions; ROC-AUC by counting pairs is in `tests/test_development.py`."""
 
 import itertools
-from typing import ClassVar
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import log_loss, roc_auc_score
 
 from tabicl_linear.errors import DataError
@@ -15,7 +12,6 @@ from tabicl_linear.evaluation.metrics import (
     calibration_error,
     mean_log_loss,
     score,
-    try_out,
 )
 
 CLASSES = np.array(["a", "b", "c"], dtype=object)
@@ -97,26 +93,3 @@ def test_what_is_no_probability(bad):
         as_distributions(probabilities)
     with pytest.raises(DataError, match="probability 0 for every class"):
         as_distributions(np.zeros((2, 2)))
-
-
-class Told(ClassifierMixin, BaseEstimator):
-    """Says which labels it is told."""
-
-    labels: ClassVar[list] = []
-
-    def fit(self, x, y):
-        self.labels.append(sorted(set(y.tolist())))
-        self.classes_ = np.unique(y)
-        return self
-
-    def predict_proba(self, x):
-        return np.full((len(x), len(self.classes_)), 1 / len(self.classes_))
-
-
-def test_labels_are_told_as_numbers_from_zero():
-    x = pd.DataFrame({"x": np.arange(4.0)})
-    trial = try_out(Told(), x, np.array(["q", "p", "q", "z"], dtype=object), x)
-    assert Told.labels[-1] == [0, 1, 2]
-    assert trial.classes.tolist() == ["p", "q", "z"]
-    assert trial.probabilities.shape == (4, 3)
-    assert min(trial[2:]) >= 0

@@ -19,8 +19,8 @@ def draw(shapes, count, index=None):
 
 
 def test_draws_cover_the_paper_s_ranges_uniformly():
-    rng = np.random.default_rng(0)
-    shapes = [TaskShapes().sample(rng) for _ in range(20000)]
+    rng, papers = np.random.default_rng(0), TaskShapes()
+    shapes = [papers.sample(rng) for _ in range(20000)]
     assert {s[:2] + s[4:] for s in shapes} == {(8, 1000, 10)}
     features = np.bincount([s.num_features for s in shapes], minlength=21)
     assert features[:2].sum() == 0

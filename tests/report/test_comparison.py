@@ -48,8 +48,8 @@ def test_p_without_ties_is_that_of_all_signs(sizes, signs):
     assert wilcoxon(values) == pytest.approx(float(enumerated_wilcoxon(values)), rel=1e-12)
 
 
-def test_of_more_differences_with_ties_it_is_approximated():
-    values = np.array([3.0, -1.0, *np.ones(MOST_SIGNS - 1)])
+def test_of_more_differences_with_ties_and_zeros_it_is_approximated():
+    values = np.array([0.0, 3.0, -1.0, *np.ones(MOST_SIGNS - 2)])
     approximate = stats.wilcoxon(values, zero_method="pratt", method="asymptotic")
     assert wilcoxon(values) == approximate.pvalue
 

@@ -47,7 +47,7 @@ _EXACT_KINDS = (int, np.integer, Decimal)
 """Types of objects that hold whole numbers of any length."""
 
 
-def whole_numbers(cells: pd.Series, labels: IntArray) -> Reading | None:
+def read_whole_numbers_as(cells: pd.Series, labels: IntArray) -> Reading | None:
     """How to read a training column of whole numbers as text; None for other columns or few rows.
 
     Texts that stand for missing numbers do not count. The note of the reading says why.
@@ -78,7 +78,7 @@ def _is_whole(cell: object) -> bool:
     return isinstance(cell, str) and cell.strip().isascii() and cell.strip().isdigit()
 
 
-def ids_among(cells: pd.Series, labels: IntArray, tried: int = 1) -> int | None:
+def count_ids(cells: pd.Series, labels: IntArray, tried: int = 1) -> int | None:
     """How many different numbers a column of a numeric dtype holds, if they look like ids; or None.
 
     `tried` is how many columns are tested in all: among many, some look like ids by chance.
@@ -121,13 +121,13 @@ def merged_in_float64(cells: pd.Series) -> tuple[int, int] | None:
 
 
 def warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:
-    """Warn of columns of numbers that look like ids; see `ids_among`."""
+    """Warn of columns of numbers that look like ids; see `count_ids`."""
     places = [place for place, reading in enumerate(readings) if reading == PLAIN_NUMBERS]
     names = frame.columns.tolist()  # of Python's types, as users have to give them
     ids = {
         names[place]: count
         for place in places
-        if (count := ids_among(frame.iloc[:, place], labels, tried=len(places)))
+        if (count := count_ids(frame.iloc[:, place], labels, tried=len(places)))
     }
     if ids:
         columns = [f"{brief(name)} ({count:,} different ones)" for name, count in ids.items()]

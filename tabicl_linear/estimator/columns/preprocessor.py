@@ -16,7 +16,7 @@ from tabicl_linear.estimator.columns.cells import stamps
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.declared import CategoricalFeatures, are_declared
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
-from tabicl_linear.estimator.columns.ids import warn_of_ids, warn_of_merged, whole_numbers
+from tabicl_linear.estimator.columns.ids import read_whole_numbers_as, warn_of_ids, warn_of_merged
 from tabicl_linear.estimator.columns.joint_rates import JointRateColumn, fit_joint_rates
 from tabicl_linear.estimator.columns.linear_scores import LinearScores, fit_scores
 from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
@@ -73,13 +73,13 @@ class TablePreprocessor:
         return self
 
     def fit_transform(
-        self, table: Table, labels: IntArray | None = None, *, more_will_come: bool = False
+        self, table: Table, labels: IntArray | None = None, *, is_provisional: bool = False
     ) -> Float32Array:
         """Learn every column, and return the matrix of the training rows.
 
         `labels` are class indices of the rows. Without them, columns of many categories get no
         rates, a few missing values get no column, and wide tables get no scores. With
-        `more_will_come`, columns will be learnt again from more rows, so none has to vary yet.
+        `is_provisional`, columns will be learnt again from more rows, so none has to vary yet.
 
         The matrix differs from that of `transform` in class rates and scores: here those of a row
         leave out the row itself (and its fold), since they would contain its label.
@@ -91,7 +91,7 @@ class TablePreprocessor:
         self._labels = list(table.columns) if isinstance(table, pd.DataFrame) else None
         frame = self.framed(table)
         self.columns, self.linear_scores = self._learnt(frame, labels), None
-        if not self.used and not (self.columns and more_will_come):
+        if not self.used and not (self.columns and is_provisional):
             raise DataError(
                 f"None of the {frame.shape[1]} columns varies over the {len(frame)} training "
                 "rows (constant or missing), so there is nothing to learn from; give more rows, "
@@ -239,7 +239,7 @@ class TablePreprocessor:
         for position, (name, cells) in enumerate(frame.items()):
             reading = Reading("categorical") if is_categorical[position] else read_as(cells)
             if reading._replace(note="") == PLAIN_NUMBERS and labels is not None:
-                whole = whole_numbers(cells, labels)
+                whole = read_whole_numbers_as(cells, labels)
                 if whole is not None:
                     # In a column of names, no text stands for a missing number.
                     missing = [reading.note] if reading.note and whole.kind == "numeric" else []

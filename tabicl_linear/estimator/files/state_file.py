@@ -21,6 +21,7 @@ from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.estimator.files.records import Packer, Unpacker
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners import pretrained
+from tabicl_linear.files import not_written
 from tabicl_linear.model import InContextModel
 from tabicl_linear.types import Tensor
 
@@ -61,10 +62,7 @@ def write(kind: str, arguments: Mapping[str, Any], fitted: Fitted, path: Path) -
     try:
         tensor_file.write(path, packer.tensors, metadata)
     except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror or error}; name a file in a writable "
-            "folder with enough room."
-        ) from error
+        raise DataError(not_written(str(path), error)) from error
 
 
 def read(

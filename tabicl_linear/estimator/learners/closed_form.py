@@ -10,7 +10,7 @@ from torch import nn
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator.learners.interface import Learners, refuse_more_rows
-from tabicl_linear.estimator.members.memory import free_bytes
+from tabicl_linear.free_memory import free_bytes
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, RidgeState
 from tabicl_linear.types import Bool, Float, Int, Tensor
@@ -107,7 +107,8 @@ def check_budget(options: RidgeOptions, *, num_columns: int, num_rows: int) -> N
     raise ConfigError(
         f"num_tanh={options.num_tanh:,}, num_cosine={options.num_cosine:,} and "
         f"num_trees={options.num_trees:,} of depth {options.tree_depth} make {num_features:,} "
-        f"features, for which {num_rows:,} rows take at least {least_bytes / 2**30:,.1f} GiB, and "
-        f"{free / 2**30:,.1f} GiB are free: give fewer; the default is num_tanh="
-        f"{default.num_tanh}, num_cosine={default.num_cosine}, num_trees={default.num_trees}."
+        f"features, for which {num_rows:,} rows take at least {least_bytes / 2**20:,.1f} MiB, and "
+        f"{free / 2**20:,.1f} MiB are free: give fewer (the default is num_tanh="
+        f"{default.num_tanh}, num_cosine={default.num_cosine}, num_trees={default.num_trees}), or "
+        "close other programs."
     )

@@ -9,7 +9,8 @@ import torch
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arrays import Float32Array
-from tabicl_linear.files import temporary_file
+from tabicl_linear.files import temporary_file, write_temporary
+from tabicl_linear.free_memory import free_bytes, is_out_of_memory
 
 MIN_ROWS, MAX_ROWS = 256, 16384
 """Bounds of the number of rows in a network at a time; memory decides between them."""
@@ -35,27 +36,6 @@ def rows_that_fit(wanted: int, device: torch.device) -> int:
     while free is not None and rows > MIN_ROWS and rows * ROW_BYTES > free // 2:
         rows //= 2
     return min(rows, wanted)
-
-
-def free_bytes(device: torch.device) -> int | None:
-    """Bytes of memory that can still be allocated on a device; None if the system does not tell.
-
-    On Linux, the limit of a container is respected.
-    """
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        cache = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(free + cache)
-    system = Path("/proc/meminfo")
-    if not system.exists():
-        return None
-    fields = dict(line.split(":", 1) for line in system.read_text().splitlines())
-    free = int(fields["MemAvailable"].split()[0]) * 1024
-    group = Path("/sys/fs/cgroup")
-    limit = group / "memory.max"
-    if limit.exists() and (most := limit.read_text().strip()) != "max":
-        free = min(free, int(most) - int((group / "memory.current").read_text()))
-    return max(free, 0)
 
 
 def retried_smaller(
@@ -91,15 +71,6 @@ def retried_smaller(
         ) from error
 
 
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error says that memory ran out; PyTorch has no class for it on a CPU."""
-    return (
-        isinstance(error, MemoryError | torch.OutOfMemoryError)
-        or "DefaultCPUAllocator" in str(error)
-        or "not enough memory" in str(error)
-    )
-
-
 def stored(parts: Iterable[Float32Array], width: int, folder: Path) -> Float32Array:
     """Rows that come in parts as one array, in a temporary file that goes when the array does.
 
@@ -108,12 +79,5 @@ def stored(parts: Iterable[Float32Array], width: int, folder: Path) -> Float32Ar
     """
     with temporary_file(folder) as file:
         for part in parts:
-            try:
-                file.write(np.ascontiguousarray(part).data)
-                file.flush()
-            except OSError as error:
-                raise DataError(
-                    f"The temporary file of a long table cannot be written after {file.tell():,} "
-                    f"bytes ({error.strerror}); set TMPDIR to a folder with more room."
-                ) from error
+            write_temporary(file, np.ascontiguousarray(part).data, "a long table")
         return np.memmap(file, np.float32, "r+").reshape(-1, width)

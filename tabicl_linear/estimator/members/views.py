@@ -58,13 +58,13 @@ def draw_views(columns: Sequence[IntArray], *, num_classes: int, seed: int) -> t
     shifts = list(product(class_shifts, rng.sample(range(num_columns), num_columns)))
     rng.shuffle(shifts)
     views = []
-    for member, in_order in enumerate(columns):
+    for member, ascending in enumerate(columns):
         turn, index = divmod(member, len(shifts))
         class_shift, column_shift = shifts[index]
         rng.sample(range(num_columns), num_columns)  # keeps the row orders of earlier versions
         # The alternation flips whenever shifts are used again, to pair them with the other form.
         power = bool((member + turn * (len(shifts) + 1)) % 2)
-        own = np.roll(in_order, column_shift)
+        own = np.roll(ascending, column_shift)
         views.append(View(own, power, class_shift, rng.randrange(2**32)))
     return tuple(views)
 

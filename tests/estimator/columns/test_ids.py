@@ -9,7 +9,7 @@ import pytest
 
 from tabicl_linear import RandomFeatureRidge
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
-from tabicl_linear.estimator.columns.ids import ids_among, merged_in_float64, whole_numbers
+from tabicl_linear.estimator.columns.ids import count_ids, merged_in_float64, read_whole_numbers_as
 from tabicl_linear.estimator.columns.numeric import NumericColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 
@@ -22,12 +22,12 @@ TEXT = pd.Series(NUMBERS.astype(str))
 
 @pytest.mark.parametrize("dtype", ["object", "str", "string"])
 def test_numbers_are_known_by_their_order_and_names_by_themselves(dtype):
-    assert whole_numbers(TEXT.astype(dtype), OF_ORDER) == (
+    assert read_whole_numbers_as(TEXT.astype(dtype), OF_ORDER) == (
         "numeric",
         ".#",
         f"{TEXT[0]!r} as a number: their order tells the classes",
     )
-    assert whole_numbers(TEXT.astype(dtype), OF_NAMES) == (
+    assert read_whole_numbers_as(TEXT.astype(dtype), OF_NAMES) == (
         "categorical",
         "",
         f"{TEXT[0]!r} as a name: each tells more than their order",
@@ -36,7 +36,7 @@ def test_numbers_are_known_by_their_order_and_names_by_themselves(dtype):
 
 def test_without_evidence_for_numbers_they_are_names():
     labels = np.random.default_rng(1).integers(3, size=2000)
-    result = whole_numbers(TEXT, labels)
+    result = read_whole_numbers_as(TEXT, labels)
     assert result is not None
     assert result.kind == "categorical"
     assert result.note.endswith("as a name: order tells nothing")
@@ -55,7 +55,7 @@ def test_without_evidence_for_numbers_they_are_names():
     ids=["few", "integers", "decimals", "signs", "categories", "words"],
 )
 def test_nothing_is_said_of_other_columns(cells):
-    assert whole_numbers(cells, OF_NAMES[: len(cells)]) is None
+    assert read_whole_numbers_as(cells, OF_NAMES[: len(cells)]) is None
 
 
 def test_numbers_that_nearly_all_differ_stay_numbers_and_are_told():
@@ -69,7 +69,7 @@ def test_numbers_that_nearly_all_differ_stay_numbers_and_are_told():
 @pytest.mark.parametrize("cell", [None, "?", "none"])
 def test_missing_cells_do_not_count(cell):
     cells = TEXT.astype(object).where(NUMBERS % 5 > 0, cell)
-    result = whole_numbers(cells, OF_NAMES)
+    result = read_whole_numbers_as(cells, OF_NAMES)
     assert result is not None
     assert result.kind == "categorical"
 
@@ -117,9 +117,9 @@ OF_SHOPS = ((VISITS % 7 < 3) ^ (RNG.random(2000) < 0.1)).astype(np.int64)
 
 @pytest.mark.parametrize("dtype", ["int64", "float64", "Int64", "float32"])
 def test_a_declared_number_that_holds_ids_is_known_by_its_classes(dtype):
-    assert ids_among(pd.Series(SHOPS[VISITS]).astype(dtype), OF_SHOPS) == 200
+    assert count_ids(pd.Series(SHOPS[VISITS]).astype(dtype), OF_SHOPS) == 200
     of_order = (SHOPS[VISITS] > 50_000).astype(np.int64)
-    assert ids_among(pd.Series(SHOPS[VISITS]).astype(dtype), of_order) is None
+    assert count_ids(pd.Series(SHOPS[VISITS]).astype(dtype), of_order) is None
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_declared_number_that_holds_ids_is_known_by_its_classes(dtype):
     ids=["halves", "mostly nothing", "all different", "few", "booleans", "text"],
 )
 def test_other_columns_are_not_taken_for_ids(cells):
-    assert ids_among(pd.Series(cells), OF_SHOPS) is None
+    assert count_ids(pd.Series(cells), OF_SHOPS) is None
 
 
 LONG = pd.Series([2**60 + i % 4 for i in range(60)])
@@ -178,9 +178,9 @@ def test_nothing_is_told_of_numbers_that_float64_tells_apart(cells):
 
 def test_noise_and_missing_cells_change_nothing():
     noise = np.random.default_rng(4).integers(2, size=2000)
-    assert ids_among(pd.Series(SHOPS[VISITS]), noise) is None
+    assert count_ids(pd.Series(SHOPS[VISITS]), noise) is None
     gaps = pd.Series(SHOPS[VISITS]).where(VISITS > 1)
-    assert ids_among(gaps, OF_SHOPS) == 198
+    assert count_ids(gaps, OF_SHOPS) == 198
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1])
@@ -189,7 +189,7 @@ def test_many_columns_of_noise_are_not_taken_for_ids(share):
     rng = np.random.default_rng(5)
     noise = pd.DataFrame(rng.integers(100, size=(200, 60)))
     labels = (rng.random(200) < share).astype(np.int64)
-    assert any(ids_among(cells, labels) for _, cells in noise.items())
+    assert any(count_ids(cells, labels) for _, cells in noise.items())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         TablePreprocessor().fit(noise, labels)

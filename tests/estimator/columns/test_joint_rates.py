@@ -11,6 +11,8 @@ from tabicl_linear.estimator.columns.joint_rates import FEWEST_ROWS, MOST_RATES,
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import MIN_CATEGORIES
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 NUM_ROWS = 2000
 
 
@@ -113,7 +115,7 @@ def test_codes_are_found_again_in_other_types_and_missing_is_a_category():
 def test_they_are_learnt_from_and_saved(tmp_path):
     codes, labels = drawn(3000)
     frame = table(codes)
-    classifier = TabICLLinearClassifier().fit(frame[:2000], labels[:2000])
+    classifier = TabICLLinearClassifier(n_estimators=1).fit(frame[:2000], labels[:2000])
     assert classifier.score(frame[2000:], labels[2000:]) > 0.85
     path = tmp_path / "joint.state"
     classifier.save(path)

@@ -13,6 +13,8 @@ from tabicl_linear.estimator.columns.linear_scores import FEWEST_COLUMNS, PENALT
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import MAX_CLASSES, NUM_FOLDS
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 def drawn(num_rows, num_columns=300, *, num_classes=3, difference=0.3, seed=0):
     """Every column differs a little between the classes."""

@@ -12,6 +12,8 @@ from tabicl_linear.estimator.columns import pairs as module
 from tabicl_linear.estimator.columns.pairs import PairColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 LETTERS = np.array(list("abcdefghij"))
 
 

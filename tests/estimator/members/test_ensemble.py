@@ -2,11 +2,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_digits, load_wine
 from sklearn.model_selection import train_test_split
 
 from tabicl_linear import TabICLLinearClassifier
-from tabicl_linear.estimator.members.ensemble import MIN_PRODUCT_ROWS, MIN_ROWS
+from tabicl_linear.estimator.members.ensemble import (
+    MIN_PRODUCT_ROWS,
+    MIN_ROWS,
+    Encoded,
+    as_seen,
+)
 from tabicl_linear.kernels.state import map_tensors
 
 
@@ -17,7 +23,7 @@ def wine():
 
 
 def test_members_fitted_one_by_one_and_together_agree(checkpoint, wine):
-    train, test, labels, _ = wine
+    train, test, labels, _ = (part[::3] for part in wine)  # row by row they are read in seconds
     options = {"n_estimators": 5}
     together = TabICLLinearClassifier(checkpoint, **options).fit(train, labels)
     apart = TabICLLinearClassifier(checkpoint, rows_per_batch=1, **options).fit(train, labels)
@@ -29,6 +35,20 @@ def test_members_fitted_one_by_one_and_together_agree(checkpoint, wine):
     np.testing.assert_allclose(apart.predict_proba(test), expected, atol=1e-5)
     np.testing.assert_allclose(pairs.predict_proba(test), expected, atol=1e-5)
     assert together.state_bytes_ == apart.state_bytes_ == pairs.state_bytes_
+
+
+def test_each_member_reads_its_rows_with_their_labels(checkpoint):
+    codes = np.arange(30) % 3
+    table = np.stack([codes, np.random.default_rng(0).normal(size=30)], axis=1)
+    fitted = TabICLLinearClassifier(checkpoint, n_estimators=4).fit(table, codes).fitted_
+    rows = Encoded(fitted.columns.transform(table), codes, fitted.columns, fitted.classes)
+    orders = []
+    for view in fitted.members.views:
+        x, y = as_seen(fitted.members, (view,), rows)
+        of_class = x[0, :, view.columns.tolist().index(0)].unique(return_inverse=True)[1]
+        assert torch.equal((y[0] - view.class_shift) % 3, of_class)
+        orders.append(tuple(of_class.tolist()))
+    assert len(set(orders)) == 4, "each in an order of its own"
 
 
 @pytest.mark.parametrize(("num_members", "fewest"), [(1, MIN_PRODUCT_ROWS), (8, MIN_ROWS)])

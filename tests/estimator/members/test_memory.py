@@ -5,19 +5,14 @@ import pytest
 import torch
 
 from tabicl_linear import RandomFeatureRidge
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.learners import closed_form
 from tabicl_linear.estimator.learners.closed_form import ClosedForm
 from tabicl_linear.estimator.members import memory
 
 CPU = torch.device("cpu")
 TABLE = np.random.default_rng(0).normal(size=(64, 2))
 LABELS = np.array([0, 1] * 32)
-
-
-def test_free_memory_is_told():
-    free = memory.free_bytes(CPU)
-    assert free is not None
-    assert 2**20 < free < 2**50
 
 
 @pytest.mark.parametrize(
@@ -29,6 +24,14 @@ def test_rows_are_at_most_half_of_the_memory(monkeypatch, free, rows):
     assert memory.rows_that_fit(1_000_000, CPU) == rows
     for wanted in (0, 1, rows, rows + 1):
         assert memory.rows_that_fit(wanted, CPU) == min(wanted, rows)
+
+
+def test_a_fit_for_which_too_little_is_free_is_refused_before_it_begins(monkeypatch):
+    """Also a small one, whose sizes in GiB would be zeros."""
+    monkeypatch.setattr(closed_form, "free_bytes", lambda device: 2**19)
+    said = r"64 rows take at least 0\.6 MiB, and 0\.5 MiB are free: give fewer .*, or close other"
+    with pytest.raises(ConfigError, match=said):
+        RandomFeatureRidge().fit(TABLE, LABELS)
 
 
 ERRORS = [

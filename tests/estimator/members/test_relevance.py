@@ -79,13 +79,14 @@ def test_columns_that_tell_are_counted_among_noise(num_rows, num_classes):
     assert relevance(table, labels, np.zeros(500, bool)).num_telling == 500
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.filterwarnings("ignore:The table has:UserWarning")
 @pytest.mark.parametrize(("are_telling", "num_members"), [(False, 4), (True, 5)])
 def test_members_of_a_wide_table_follow_the_columns_that_tell(are_telling, num_members):
     table, labels = needle(100, 410)
     if are_telling:
         table += 2 * labels[:, None]
-    fitted = RandomFeatureRidge().fit(table, labels)
+    fitted = RandomFeatureRidge(SMALL, trees=True).fit(table, labels)
     assert len(fitted.ensemble_.views) == num_members
 
 
@@ -147,7 +148,7 @@ def test_the_choice_is_a_function_of_the_seed():
 
 
 @pytest.mark.filterwarnings("ignore:The table has:UserWarning")
-@pytest.mark.parametrize("num_columns", [21, 64, 500, 2000])
+@pytest.mark.parametrize("num_columns", [21, 64, 2000])
 def test_the_label_in_one_column_is_found_among_many(num_columns):
     table, labels = needle(700, num_columns)
     classifier = RandomFeatureRidge(SMALL, n_estimators=4).fit(table[:400], labels[:400])
