@@ -57,7 +57,7 @@ def warn_of_copies(preprocessor: TablePreprocessor, matrix: Float32Array, labels
         if len(np.unique(matrix[different, place])) >= LEAST_DISTINCT * len(different):
             warn_user(
                 f"{num_copies:,} of {len(matrix):,} training rows repeat others, with their "
-                f"labels, although {brief(used[place].name)} hardly ever has the same value "
+                f"labels, although column {brief(used[place].name)} hardly ever has a value twice "
                 "otherwise: they seem to be copies, as of oversampling or of a join. Copies give "
                 "away the rows that are left out to judge predictions, so probabilities will be "
                 "too certain. Give each row once (table.drop_duplicates()), and class_weight if "
