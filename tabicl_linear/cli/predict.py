@@ -19,7 +19,11 @@ from tabicl_linear.signals import ended_at_once, exit_by, handled
 if TYPE_CHECKING:
     from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 
-OPTIONS = {"categorical_features": "--categorical", "n_estimators": "--n-estimators"}
+OPTIONS = {
+    "categorical_features": "--categorical",
+    "n_estimators": "--n-estimators",
+    "class_weight": "--class-weight balanced",
+}
 """Options by the arguments of the classifier that its warnings name."""
 
 

@@ -269,8 +269,9 @@ def _refuse(unsupported: dict[str, Any]) -> None:
         if value is not None:
             raise ConfigError(
                 "sample_weight is not supported: the learner reads every row once and was not "
-                "pretrained with weights. Repeat or sample rows in proportion to their weights, or "
-                "set class_weight."
+                "pretrained with weights. Keep each row with a probability in proportion to its "
+                "weight, at most once (copies of rows would make it too certain), or set "
+                "class_weight."
             )
 
 

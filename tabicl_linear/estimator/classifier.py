@@ -225,7 +225,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
             )
         fitted = self.fitted_
         check_unchanged(vars(self), self._arguments_of_fit, are_held=fitted.held is not None)
-        rows = with_labels(self._queries(X), y)
+        rows = with_labels(self._queries(X), y, X)
         with computing(plan.n_jobs):
             return self._keep(fitting.extended(fitted, rows, plan, prequential=prequential))
 
@@ -257,7 +257,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
                 "Trees that were chosen on the table predict it, and there is no model to look "
                 "into: fit with trees=False."
             )
-        table, labels = with_labels(self._queries(X), y)
+        table, labels = with_labels(self._queries(X), y, X)
         fitted = self.fitted_.on(plan.device)
         with computing(plan.n_jobs):
             matrix = fitted.columns.transform(table)

@@ -23,6 +23,7 @@ from tabicl_linear.estimator import held_out
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.columns.category_names import warn_of_blanks
+from tabicl_linear.estimator.columns.copies import warn_of_copies
 from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
@@ -285,6 +286,7 @@ def _fit_members(
     """
     counts = np.bincount(rows.codes, minlength=rows.num_classes)
     class_weights(plan.class_weight, rows.classes, counts)  # raises for bad ones before the work
+    warn_of_copies(rows.preprocessor, rows.matrix, rows.codes)
     learner = learner.to(plan.device)
     if grows and not learner.is_causal:
         raise DataError(

@@ -65,12 +65,13 @@ def test_rows_that_are_held_are_told_of_at_first_and_at_last(monkeypatch):
     """Every call learns the columns anew."""
     monkeypatch.setattr(divisions, "LEAST_GROWING", 40)
     x, _ = table()
+    rows_to_come = pd.concat([x, x.assign(**{"0": x["0"] + 1})])
     told = []
     classifier = TabICLLinearClassifier()
     for rows in range(0, 120, 20):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            piece = pd.concat([x, x])[rows : rows + 20]
+            piece = rows_to_come[rows : rows + 20]
             classifier.partial_fit(piece[["0", "price"]], np.arange(20) % 2)
         told.append([str(one.message).split()[0] for one in caught])
     assert told == [["Text"], [], [], ["Text"], [], []]

@@ -5,8 +5,9 @@ it is written; `ids`: numbers or names; `time_zones`), and `cells` reads it acco
 for each kind of column learns and encodes it: `numeric` (with `scales`), `categorical` (with
 `category_names`), `target_rates`, `counted_rates`, `joint_rates`, `pairs`, `dropped`.
 `linear_scores` encodes all columns of a wide table together, and `information` measures what
-columns say about the classes. Users may declare categories (`declared`), and are warned of rows to
-predict that are unlike those of training (`query_warnings`).
+columns say about the classes. Users may declare categories (`declared`), and are warned of training
+rows that are copies of others (`copies`) and of rows to predict that are unlike those of training
+(`query_warnings`).
 
 What is learnt about a column is held in records, which are frozen dataclasses; a column may have
 several. Each has the `name` of the column (its position if the table had no names) and its

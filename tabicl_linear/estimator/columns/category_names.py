@@ -15,7 +15,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import FloatArray
-from tabicl_linear.estimator.columns.cells import TRUTHS, are_missing, decimals
+from tabicl_linear.estimator.columns.cells import MISSING_TEXT, TRUTHS, are_missing, decimals
 from tabicl_linear.estimator.notices import brief, listed, warn_user
 
 _ESCAPE = r"\\(?:x[0-9a-f]{2}|[\\'nrt])"
@@ -28,18 +28,24 @@ def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[An
 
     5.1 in float64 and 5.1 in float32 are one category as well.
     """
-    absent = are_missing(cells)
     if dtypes.is_object_dtype(cells.dtype):  # one by one, since cells may be unhashable
         names = np.array([text_of(value) for value in cells], dtype=object)
+        names[are_missing(cells)] = None
     else:
         # Arrow 18 cannot tell which floats of half precision are equal.
         is_half = cells.dtype == "halffloat[pyarrow]"
         codes, distinct = pd.factorize(cells.astype("float[pyarrow]") if is_half else cells)
+        texts = texts_of(distinct, cells.dtype)
         # Code -1 (missing) selects the appended name.
-        names = np.array([*texts_of(distinct, cells.dtype), None], dtype=object)[codes]
+        names = np.array([*texts, None], dtype=object)[codes]
+        if isinstance(cells.dtype, pd.StringDtype | pd.CategoricalDtype):
+            # Each value is asked once, and not each cell, which takes long for a single row.
+            absent = [value in MISSING_TEXT for value in distinct]
+            names[np.array([*absent, True])[codes]] = None
+        else:
+            names[are_missing(cells)] = None
     if boolean:
         names = np.array([TRUTHS.get(str(v).lower(), v) for v in names], dtype=object)
-    names[absent] = None
     return names
 
 
@@ -69,7 +75,8 @@ def looked_up(names: npt.NDArray[np.object_], values: Mapping[str, float]) -> Fl
     like that, and a date has another text in each type. Blanks, the form of accents, and bytes
     written as "b'a'" make no difference either.
     """
-    numbers = pd.Series(names, dtype=object).map(dict(values)).to_numpy(np.float64, copy=True)
+    # Without `Series.map`, which takes as long for one row as for thousands.
+    numbers = np.fromiter((values.get(name, np.nan) for name in names), np.float64, len(names))
     unknown = np.isnan(numbers) & ~pd.isna(names)
     if unknown.any():
         by_meaning: dict[object, list[float]] = {}

@@ -1,6 +1,6 @@
 """Columns that users declare to be categories."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -27,12 +27,15 @@ def are_declared(
     """
     if declared is None:
         return np.zeros(width, dtype=bool)
-    if isinstance(declared, str) or not isinstance(declared, Iterable):
+    # An iterator would be empty at the next fit.
+    if isinstance(declared, str | Iterator) or not isinstance(declared, Iterable):
         raise DataError(
             f"categorical_features={declared!r}: give a list of names or positions, or one "
             "boolean per column."
         )
     mask = np.asarray(declared)
+    if mask.ndim == 1 and mask.size and all(isinstance(each, bool | np.bool_) for each in mask):
+        mask = mask.astype(bool)
     if mask.dtype == bool:
         if mask.shape != (width,):
             raise DataError(
@@ -47,7 +50,8 @@ def are_declared(
 def _position(feature: object, names: Sequence[Hashable], width: int) -> int:
     """The position of a column that is declared by `feature`, its name or position."""
     position = names.index(feature) if feature in names else feature
-    if isinstance(position, int | np.integer) and 0 <= position < width:
+    is_truth = isinstance(position, bool | np.bool_)  # one truth among positions or names
+    if not is_truth and isinstance(position, int | np.integer) and 0 <= position < width:
         return int(position)
     names_or = f"names ({listed(map(brief, names))}) or " if names else ""
     raise DataError(

@@ -38,6 +38,8 @@ def from_other_library(values: Any) -> Any:
             column.
     """
     if isinstance(values, np.ma.MaskedArray):
+        if not np.ma.is_masked(values):
+            return values.data  # whole numbers and booleans stay what they are
         is_number = values.dtype.kind in "biuf"
         plain: Any = values.astype(np.float64 if is_number else object)
         return plain.filled(np.nan)  # None would mean NumPy's own fill value, "?"

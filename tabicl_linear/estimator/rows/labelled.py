@@ -76,11 +76,15 @@ def checked_rows(X: Any, y: Any) -> Rows:
         DataError: The table or the labels cannot be used.
         ValueError: They are of different lengths.
     """
-    return with_labels(checked_table(X), y)
+    return with_labels(checked_table(X), y, X)
 
 
-def with_labels(table: Table, y: Any) -> Rows:
-    """A table that has been checked, and its labels; raises what `checked_rows` raises."""
+def with_labels(table: Table, y: Any, given: Any) -> Rows:
+    """A table that has been checked, and its labels; raises what `checked_rows` raises.
+
+    `given` is the table as the user gave it: of other libraries than pandas it has no index, though
+    pandas numbers the rows of what it is converted to.
+    """
     if y is None:
         # scikit-learn's checks expect these words.
         raise DataError("This estimator requires y to be passed, but the target y is None.")
@@ -92,8 +96,8 @@ def with_labels(table: Table, y: Any) -> Rows:
         )
     labels = checked_labels(y)
     check_consistent_length(table, labels)
-    if isinstance(table, pd.DataFrame) and isinstance(y, pd.Series | pd.DataFrame):
-        _warn_of_other_order(table.index, y.index)
+    if isinstance(given, pd.DataFrame) and isinstance(y, pd.Series | pd.DataFrame):
+        _warn_of_other_order(given.index, y.index)
     return Rows(table, labels)
 
 

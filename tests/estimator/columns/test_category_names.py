@@ -28,6 +28,30 @@ def test_category_names_are_one_text_for_one_value():
     assert category_names(spelled, boolean=True).tolist() == ["True", "False", None, "True"]
 
 
+@pytest.mark.parametrize("dtype", ["str", "string", "category", "object"])
+def test_texts_that_are_missing_have_no_name(dtype):
+    cells = pd.Series(["a", "", "nan", None, "a"], dtype=dtype)
+    assert category_names(cells).tolist() == ["a", None, None, None, "a"]
+
+
+class OfMany(dict):
+    """Categories that can be looked up, and take long to go through."""
+
+    def __iter__(self):
+        raise AssertionError("all categories are gone through")
+
+    keys = items = values = __iter__
+
+
+@pytest.mark.parametrize("dtype", ["str", "category"])
+def test_a_single_row_does_not_wait_for_pandas_nor_for_other_categories(dtype, monkeypatch):
+    """Of a hundred columns of text, a row took 87 ms, and 16 ms without these."""
+    cells = pd.Series(["b"], dtype=dtype)
+    for slow in ("isin", "map"):
+        monkeypatch.delattr(pd.Series, slow)
+    assert looked_up(category_names(cells), OfMany(a=0.0, b=1.0)).tolist() == [1.0]
+
+
 @pytest.mark.parametrize(
     "dtype", ["float16", "float32", "Float32", "float64", "float[pyarrow]", "halffloat[pyarrow]"]
 )

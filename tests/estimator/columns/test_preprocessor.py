@@ -141,12 +141,22 @@ def test_nothing_to_learn_from_is_refused():
         TablePreprocessor().fit(FRAME[["same", "void"]])
 
 
-@pytest.mark.parametrize("declared", [[0], ["age"], [True, False, False], np.array([0])], ids=str)
+@pytest.mark.parametrize(
+    "declared",
+    [[0], {"age"}, [True, False, False], np.array([0]), np.array([True, False, False], object)],
+    ids=str,
+)
 def test_declared_categorical_columns(declared):
     table = FRAME[["age", "town", "member"]]
     preprocessor = TablePreprocessor(declared).fit(table)
     assert preprocessor.categorical.tolist() == [True, True, True]
     np.testing.assert_array_equal(preprocessor.transform(table)[:, 0], [0, 1, 3, 2])
+
+
+@pytest.mark.parametrize("declared", [[], np.array([], object), FRAME.columns[:0]], ids=repr)
+def test_no_declared_column(declared):
+    table = FRAME[["age", "town"]]
+    assert not TablePreprocessor(declared).fit(table).categorical[0]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +168,9 @@ def test_declared_categorical_columns(declared):
         ([True, False], r"mask of shape \(2,\) for 5 columns"),
         ("age", "categorical_features='age': give a list of names or positions"),
         (0, "categorical_features=0: give a list"),
+        (iter(["age"]), "categorical_features=<list_iterator.*: give a list"),
+        (["age", True], "True, which is not a column"),
+        (np.array([True, None]), "True, which is not a column"),
     ],
 )
 def test_declared_columns_that_do_not_exist(declared, message):

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pytest
 
@@ -27,6 +28,8 @@ from tabicl_linear.estimator.rows.table_file import TableFile
         (pd.Series(["b", "a"], dtype=pd.ArrowDtype(pa.string())), np.array(["b", "a"], object)),
         ([np.int64(3), 1], np.array([3, 1])),
         (((3,), (1,)), np.array([3, 1])),
+        (np.ma.array([2**60, 2**60 + 1]), np.array([2**60, 2**60 + 1])),
+        (np.ma.array([True, False]), np.array([True, False])),
     ],
 )
 @pytest.mark.filterwarnings("ignore:A column-vector y was passed")
@@ -96,6 +99,15 @@ def test_the_same_index_in_another_order_is_told(wrap):
             warnings.simplefilter("error", UserWarning)
             warnings.filterwarnings("ignore", "A column-vector y was passed")
             checked_rows(table, other)
+
+
+def test_a_table_without_an_index_has_no_order_of_it():
+    """As what a pipeline with `set_output(transform="polars")` passes on."""
+    table, labels = pd.DataFrame({"x": range(4)}), pd.Series(["a", "b", "b", "b"])
+    for other in (polars.from_pandas(table), pa.Table.from_pandas(table), table.to_numpy()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            checked_rows(other, labels[::-1])
 
 
 def test_dates_in_nanoseconds_are_named_as_dates():
