@@ -1,13 +1,39 @@
 """Errors for users. All are `ValueError`s, and name what is wrong, the value and the remedy."""
 
 from collections.abc import Mapping
+from os import sep
 from pathlib import Path
+from sysconfig import get_paths
+from traceback import walk_tb
 from typing import Any
+
+PACKAGE = f"{Path(__file__).parent}{sep}"
+LIBRARIES = tuple(
+    f"{get_paths()[name]}{sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+"""Folders of code that is not a user's."""
 
 
 def one_line(message: object) -> str:
     """A message of another library, or the text of a value, without line breaks."""
     return " ".join(str(message).split())
+
+
+def caller(error: BaseException) -> str | None:
+    """File and line of a user's own code that called what raised the error; None without any.
+
+    Commands show errors as one line. Raised by a callback, prior or mixer of the user's own, that
+    line alone would not say where to look.
+    """
+    calls = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    if not calls or not calls[-1][0].startswith(PACKAGE):
+        return None  # raised by their code itself, which knows what it says
+    own = [
+        f"{file}, line {line}"
+        for file, line in calls
+        if not file.startswith((PACKAGE, *LIBRARIES, "<"))
+    ]
+    return own[-1] if own else None
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

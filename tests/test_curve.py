@@ -30,6 +30,24 @@ def test_errors_are_those_of_refitting_noisy_scores():
     assert claimed == pytest.approx(spread, rel=0.25)
 
 
+def test_no_law_leads_to_scores_that_do_not_exist(tmp_path, capsys):
+    """Straight lines in the logarithm of hours: a limit of the loss below 0, of ROC-AUC above 1."""
+    noise = 1e-3 * np.array([1, -1, 0, 1, -1, 0, 1])
+    hours = 0.3 * np.arange(1, 8) + 0.05
+    lines = [
+        (0.6 - 0.2 * np.log(h) + e, 0.9 + 0.03 * np.log(h) + e)
+        for h, e in zip(hours, noise, strict=True)
+    ]
+    assert curve.main([*log(tmp_path, lines)]) == 0
+    printed = capsys.readouterr().out
+    limits = [
+        float(line.split(": ")[1].split()[0]) for line in printed.splitlines() if "h^" in line
+    ]
+    assert len(limits) == 2
+    assert limits[0] <= 1
+    assert limits[1] >= 0
+
+
 def log(tmp_path, scores):
     for loss, auc in scores:
         leg = Leg("a processor", 20.0, 0.3, 0.05, 1000, 150, 9000, 100_000, loss, 0.75, auc)

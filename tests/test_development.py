@@ -103,6 +103,12 @@ class TestTables:
         again = table.splits()
         assert all(np.array_equal(a[0], b[0]) for a, b in zip(splits, again, strict=True))
 
+    def test_classes_too_rare_to_be_divided_are_an_error_that_names_the_table(self):
+        """A traceback of scikit-learn named neither the table nor what to do."""
+        table = replace(table_of(np.arange(60) // 59), name="rare")
+        with pytest.raises(DataError, match=r"table rare has .* 1 member.* \(--without\)"):
+            table.splits()
+
     @pytest.mark.parametrize(
         ("rows", "context", "queries"), [(61, 40, 21), (7500, 5000, 2500), (9000, 5000, 3000)]
     )

@@ -87,12 +87,23 @@ class Table:
     protocol: Protocol = SMALL
 
     def splits(self) -> list[tuple[Rows, Rows]]:
-        """Positions of context and query rows, for each of the stratified splits."""
+        """Positions of context and query rows, for each of the stratified splits.
+
+        Raises:
+            DataError: A class has a single row, or there are more classes than rows of a part.
+        """
         context, queries = self.protocol.sizes(len(self.y))
         splitter = StratifiedShuffleSplit(
             SPLITS, train_size=context, test_size=queries, random_state=SEED
         )
-        return list(splitter.split(self.x, self.y))
+        try:
+            return list(splitter.split(self.x, self.y))
+        except ValueError as error:
+            raise DataError(
+                f"The table {self.name} has no stratified splits of {context} context and "
+                f"{queries} query rows: {str(error).rstrip('.')}. Leave out the table (--without) "
+                "or the rows of its rare classes."
+            ) from error
 
 
 def with_context_rows(tables: list[Table], rows: int | None) -> list[Table]:

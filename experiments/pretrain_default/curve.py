@@ -30,6 +30,8 @@ SCORES = {
     "development_roc_auc": "ROC-AUC on development tables",
     "loss": "loss on synthetic tables",
 }
+LIMITS = {"development_roc_auc": (-np.inf, 1.0), "loss": (0.0, np.inf)}
+"""Values that a score can take, between which the limit of its law must lie."""
 FEWEST_POINTS = 4
 MULTIPLES = (2, 5, 10)
 """Multiples of the hours so far at which the law is evaluated."""
@@ -63,8 +65,13 @@ class PowerLaw(NamedTuple):
         return np.sqrt(variance)
 
 
-def fit(hours: Array, scores: Array) -> PowerLaw:
+def fit(hours: Array, scores: Array, limits: tuple[float, float] = (-np.inf, np.inf)) -> PowerLaw:
     """Fit a power law to scores.
+
+    Args:
+        hours: Core-hours of the legs.
+        scores: Their scores.
+        limits: The least and the largest limit (for infinitely many hours) that the score can have.
 
     Raises:
         DataError: There are fewer than 4 different hours.
@@ -76,8 +83,8 @@ def fit(hours: Array, scores: Array) -> PowerLaw:
         )
     # Start from a law that halves the distance to the limit each time the hours quadruple.
     last, span = scores[hours.argmax()], scores[hours.argmax()] - scores[hours.argmin()]
-    start = (last + span / 2, span * np.sqrt(hours.min()), 0.5)
-    bounds = ([-np.inf, -np.inf, EXPONENTS[0]], [np.inf, np.inf, EXPONENTS[1]])
+    start = (np.clip(last + span / 2, *limits), span * np.sqrt(hours.min()), 0.5)
+    bounds = ([limits[0], -np.inf, EXPONENTS[0]], [limits[1], np.inf, EXPONENTS[1]])
     (a, b, c), covariance = curve_fit(
         _power_law, hours, scores, p0=start, bounds=bounds, max_nfev=10_000
     )
@@ -144,7 +151,7 @@ def main(argv: list[str] | None = None) -> int:
         log = legs.read(arguments.run / legs.LOG)
         # Without development tables there is only the synthetic loss.
         scores = [score for score in SCORES if log[score].notna().any()] or list(SCORES)
-        laws = {score: fit(*points(log, score)) for score in scores}
+        laws = {score: fit(*points(log, score), LIMITS[score]) for score in scores}
     except (DataError, RuntimeError) as error:  # the solver's own, where it does not converge
         sys.stderr.write(f"{error}\n")
         return 2

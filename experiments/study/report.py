@@ -8,9 +8,12 @@ runs/study/SCALE/results by default.
 """
 
 import argparse
+import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from experiments.study import claims
@@ -27,6 +30,8 @@ from tabicl_linear.files import written_whole
 
 HERE = Path(__file__).parent
 MEASURED, OUTPUT = HERE / "measured", HERE.parents[1] / "docs" / "results"
+LINK = re.compile(r"\]\(([^():#]+)(#[^()]*)?\)")
+"""A link to a file: its path, and the heading in it."""
 PUBLISHED = "small"
 """The scale whose pages are in the repository."""
 
@@ -79,16 +84,30 @@ def _unit_lines(arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
-    """Write all files, and remove figures of the study that are no longer drawn."""
+    """Write all files, and remove figures of the study that are no longer drawn.
+
+    Links to pages that are written by hand lead to those of the repository, wherever the folder is.
+    """
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as partial:
-            partial.write_text(text, encoding="utf-8", newline="\n")
+        if path.suffix == ".md":
+            text = LINK.sub(partial(_linked, name=name, files=files, folder=folder), text)
+        with written_whole(path) as unfinished:
+            unfinished.write_text(text, encoding="utf-8", newline="\n")
     for item in items():
         for path in (folder / "study").glob(f"{item}-*.svg"):
             if f"study/{path.name}" not in files:
                 path.unlink()
+
+
+def _linked(link: re.Match[str], *, name: str, files: Mapping[str, str], folder: Path) -> str:
+    """A link of the page `name`, led to the repository if its file is not one of those written."""
+    target = (OUTPUT / name).parent / link[1]
+    if os.path.normpath(Path(name).parent / link[1]) in files or not target.exists():
+        return link[0]
+    path = os.path.relpath(target, (folder / name).parent)
+    return f"]({Path(path).as_posix()}{link[2] or ''})"
 
 
 def _parser() -> OneLineArgumentParser:

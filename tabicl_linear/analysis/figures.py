@@ -21,6 +21,17 @@ Tables = Mapping[str, pd.DataFrame]
 COLUMNS = 4
 """Most panels in a row."""
 
+SCORES = {"loss": "log-loss (nats)", "accuracy": "accuracy", "roc_auc": "ROC-AUC"}
+"""Titles of the panels of scores, by column."""
+
+STATES = {
+    "frobenius": "Frobenius norm",
+    "effective_rank": "effective rank",
+    "cosine_to_previous": "cosine to the length before",
+    "key_overlap": "overlap of key directions",
+}
+"""Titles of the panels of states, by column."""
+
 LOWEST_LOG10 = -8.0
 """log10 of the smallest contribution with a colour of its own; smaller ones look the same."""
 
@@ -118,17 +129,17 @@ def state_curves_figure(tables: Tables, *, trained: int | None = None) -> "Figur
         tables: From `drift`; one row of panels for each checkpoint.
         trained: Where training ended, drawn as a dashed line.
     """
-    quantities = ("frobenius", "effective_rank", "cosine_to_previous", "key_overlap")
-    figure, axes = panels(len(quantities) * len(tables))
+    figure, axes = panels(len(STATES) * len(tables))
     for row, (name, table) in enumerate(tables.items()):
         plain = table[table["form"] == "state"]
-        for column, ax in zip(quantities, axes[row * len(quantities) :], strict=False):
+        for (column, title), ax in zip(STATES.items(), axes[row * len(STATES) :], strict=False):
             lines = plain.groupby(["layer", "length"])[column].mean().unstack("layer")
             by_layer(ax, lines)
-            ax.set(title=f"{name} {column.replace('_', ' ')}".strip())
+            ax.set_title(title if len(tables) == 1 else f"{name}: {title}", fontsize="medium")
             length_axis(ax, list(lines.index))
             mark(ax, trained)
     _label(figure, "rows of context", "")
+    _legend_above(figure, axes, columns=8)
     return figure
 
 
@@ -160,6 +171,8 @@ def ridge_figure(tables: Tables) -> "Figure":
         tables: From `ridge_target`.
     """
     figure, (left, right) = panels(2, width=4.0, height=2.8)
+    from matplotlib.ticker import MaxNLocator
+
     for colour, (name, table) in enumerate(tables.items()):
         means = table.groupby("layer")[["cosine", "error", "ridge_error"]].mean()
         style: dict[str, Any] = {"color": f"C{colour}", "marker": "o", "markersize": 3}
@@ -168,6 +181,8 @@ def ridge_figure(tables: Tables) -> "Figure":
         label = f"{name} ridge".strip()
         right.plot(means.index, means["ridge_error"], label=label, linestyle="--", **style)
     left.set(xlabel="layer", ylabel="cosine to the ridge solution")
+    for ax in (left, right):
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))  # no layer is the 1.5th
     right.set(xlabel="layer", ylabel="share of values missed", ylim=(0, None))
     _legend(right)
     return figure
@@ -196,11 +211,11 @@ def scores_figure(tables: Tables, *, trained: int | None = None) -> "Figure":
         trained: Where training ended, drawn as a dashed line.
     """
     figure, axes = panels(3, width=3.4, height=2.6)
-    for name, ax in zip(("loss", "accuracy", "roc_auc"), axes, strict=True):
+    for (name, title), ax in zip(SCORES.items(), axes, strict=True):
         for label, table in tables.items():
             line = table.groupby("length")[name].mean()
             ax.plot(line.index, line, marker="o", markersize=3, label=label)
-        ax.set(title=name.replace("_", " "))
+        ax.set(title=title)
         length_axis(ax, sorted(set().union(*(table["length"] for table in tables.values()))))
         mark(ax, trained)
     _label(figure, "rows of context", "")
@@ -261,7 +276,7 @@ def _label(figure: "Figure", x: str, y: str) -> None:
     figure.supylabel(y, fontsize="small")
 
 
-def _legend_above(figure: "Figure", axes: "Sequence[Axes]") -> None:
+def _legend_above(figure: "Figure", axes: "Sequence[Axes]", *, columns: int = 3) -> None:
     """Add one legend for all panels above them, in which each label occurs once."""
     handles = {
         label: handle
@@ -274,7 +289,7 @@ def _legend_above(figure: "Figure", axes: "Sequence[Axes]") -> None:
             handles.values(),
             handles,
             loc="outside upper center",
-            ncols=3,
+            ncols=columns,
             fontsize="small",
             frameon=False,
         )

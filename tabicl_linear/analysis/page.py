@@ -23,7 +23,7 @@ SECTIONS = {
     "drift": (
         "States as the context grows",
         "Above: cosine of the flattened states to those at the reference length, mean over heads "
-        "and tasks; left of the dashed line are trained lengths. Below, by layer (dark: first): "
+        "and tasks; left of the dashed line are trained lengths. Below, by layer: "
         "Frobenius norm, effective rank, cosine to the length before, and overlap of the leading "
         "eight key directions with those at the reference.",
     ),

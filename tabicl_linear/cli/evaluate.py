@@ -59,7 +59,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         threads=options.threads or max(1, cpu_count() // options.jobs),
         again=options.retry_failed,
     )
-    evaluation, content = plan(evaluation, output)
+    evaluation, content = plan(evaluation, output, _say)
     output.mkdir(parents=True, exist_ok=True)
     with ExitStack() as locks:
         # Shards of one evaluation may run side by side, but no shard twice, and none beside a

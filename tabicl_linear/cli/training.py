@@ -45,6 +45,7 @@ from tabicl_linear.config_messages import OBJECTIONS, raised_by, reason
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.machine import emulates_bfloat16, processor
 from tabicl_linear.signals import STOP_SIGNALS, handled
+from tabicl_linear.training.after_step import early_end
 from tabicl_linear.training.noise import without_noise
 from tabicl_linear.training.task import NonFiniteTraining
 
@@ -164,6 +165,8 @@ class PretrainingCLI(ConfigCLI):
             try:
                 self._connect()
                 self.trainer.fit(**kwargs)
+                if reason := early_end(self.trainer):
+                    rank_zero_info(reason)
             except RuntimeError as error:
                 if self.trainer.world_size > 1 and LostProcess.explains(error):
                     raise LostProcess(error, self._checkpoint()) from error

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tabicl_linear._version import __version__
 from tabicl_linear.cli.extras import TRAIN, require
 from tabicl_linear.cli.outputs import say
-from tabicl_linear.errors import CheckpointError, ConfigError, DataError, one_line
+from tabicl_linear.errors import CheckpointError, ConfigError, DataError, caller, one_line
 from tabicl_linear.signals import ended_at_once
 
 
@@ -85,7 +85,8 @@ def main(argv: list[str] | None = None) -> int:
         code: int = function(options)
         return code
     except (ConfigError, CheckpointError, DataError) as error:
-        say(one_line(error), verb)
+        place = caller(error)
+        say(one_line(error) + (f" (called in {place})" if place else ""), verb)
         return 2
     except OSError as error:
         if error.errno not in NO_PATHS or error.filename is None:

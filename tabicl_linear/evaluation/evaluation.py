@@ -14,6 +14,7 @@ from tabicl_linear.estimator.plan import EnsembleName
 from tabicl_linear.evaluation import trials
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source
 from tabicl_linear.evaluation.candidates import Candidate
+from tabicl_linear.evaluation.protocol import rare_classes
 from tabicl_linear.evaluation.remaining_time import Progress
 from tabicl_linear.evaluation.trials import Result, Task
 from tabicl_linear.evaluation.workers import Death, finished
@@ -66,12 +67,15 @@ class Evaluation:
         }
 
 
-def plan(evaluation: Evaluation, folder: Path) -> tuple[Evaluation, dict[str, Any]]:
+def plan(
+    evaluation: Evaluation, folder: Path, say: Callable[[str], None]
+) -> tuple[Evaluation, dict[str, Any]]:
     """Check an evaluation against its tables and folder. Reads every table, writes nothing.
 
     Args:
         evaluation: What to evaluate.
         folder: Folder of the results, which may hold some.
+        say: Called with a line about each table in which classes are rare.
 
     Returns:
         The evaluation, with a fault for each table that cannot be used; and the content for
@@ -86,7 +90,7 @@ def plan(evaluation: Evaluation, folder: Path) -> tuple[Evaluation, dict[str, An
     benchmark = evaluation.benchmark
     before = evaluation_file.read(folder)
     models = _models(evaluation, before, folder)
-    described = [_described(benchmark, source) for source in benchmark.sources]
+    described = [_described(benchmark, source, say) for source in benchmark.sources]
     sources = tuple(source for source, _ in described)
     if all(source.fault is not None for source in sources):
         raise DataError(
@@ -176,7 +180,9 @@ def gather(folder: Path, content: dict[str, Any], say: Callable[[str], None]) ->
         )
 
 
-def _described(benchmark: Benchmark, source: Source) -> tuple[Source, dict[str, Any]]:
+def _described(
+    benchmark: Benchmark, source: Source, say: Callable[[str], None]
+) -> tuple[Source, dict[str, Any]]:
     """A table, with a fault if it cannot be used, and its sizes under the protocol.
 
     Raises:
@@ -192,6 +198,8 @@ def _described(benchmark: Benchmark, source: Source) -> tuple[Source, dict[str, 
         if not benchmark.forgiving:
             raise
         return replace(source, fault=str(error).rstrip(".")), unknown
+    if rare := rare_classes(table, benchmark.protocol):
+        say(rare)
     return source, about | {
         "rows": len(table.y),
         "columns": table.x.shape[1],

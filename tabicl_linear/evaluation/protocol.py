@@ -5,6 +5,7 @@ and rows and columns beyond the caps, are left out at random. The seeds depend o
 so that every model sees the same data.
 """
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -166,8 +167,25 @@ def prepare(table: BenchmarkTable, protocol: Protocol) -> BenchmarkTable:
 def folds(table: BenchmarkTable, protocol: Protocol) -> Iterator[tuple[Rows, Rows]]:
     """Yield the positions of context and query rows of a prepared table, fold by fold."""
     splitter = StratifiedKFold(protocol.folds, shuffle=True, random_state=protocol.seed)
-    # The folds depend only on the classes.
-    yield from splitter.split(np.zeros(len(table.y)), table.y)
+    with warnings.catch_warnings():
+        # It names no table and comes at every trial; `rare_classes` is said once.
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        # The folds depend only on the classes.
+        splits = list(splitter.split(np.zeros(len(table.y)), table.y))
+    yield from splits
+
+
+def rare_classes(table: BenchmarkTable, protocol: Protocol) -> str | None:
+    """What happens to classes with fewer rows than there are folds; None if there are none."""
+    counts = np.unique(table.y, return_counts=True)[1]
+    rare = int((counts < protocol.folds).sum())
+    if not rare:
+        return None
+    return (
+        f"table {table.name}: classes with fewer than {protocol.folds} rows ({rare} of "
+        f"{len(counts)}) are missing in some folds; a query whose class the context lacks is not "
+        "scored"
+    )
 
 
 def _chosen(size: int, number: int, table: BenchmarkTable, seed: int, draw: int) -> Rows:

@@ -15,7 +15,7 @@ LEAST_ROOM = 0.05
 
 
 def draw(summary: pd.DataFrame, trained: Mapping[str, int], path: Path) -> None:
-    """Draw a panel each for normalised and plain ROC-AUC, with 95 % intervals as shades.
+    """Draw a panel each for normalised (if defined) and plain ROC-AUC, intervals as shades.
 
     Every model has one colour: its readings in blocks are dashed, its oracle, read at one length
     only, is a horizontal line, and a dotted line marks the longest context that it was trained on.
@@ -25,7 +25,9 @@ def draw(summary: pd.DataFrame, trained: Mapping[str, int], path: Path) -> None:
         trained: Longest trained context in rows by model, where known.
         path: PNG file to write.
     """
-    metrics = [metric for metric in TITLES if metric in summary]
+    # Normalised scores are not defined where nothing varies, as at one length of one model.
+    metrics = [name for name in TITLES if name in summary and summary[name].notna().any()]
+    metrics = metrics or ["roc_auc"]
     figure = Figure(figsize=(5.2 * len(metrics), 4.2), layout="constrained")
     axes = figure.subplots(1, len(metrics), squeeze=False)
     for axis, metric in zip(axes[0], metrics, strict=True):

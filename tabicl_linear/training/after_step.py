@@ -77,6 +77,18 @@ def has_stopped_early(trainer: Trainer) -> bool:
     return any(reason is not EarlyStoppingReason.NOT_STOPPED for reason in reasons)
 
 
+def early_end(trainer: Trainer) -> str | None:
+    """Which callback has ended the run early, and why; None if none has."""
+    for callback in trainer.early_stopping_callbacks:
+        if callback.stopping_reason is not EarlyStoppingReason.NOT_STOPPED:
+            reason = str(callback.stopping_reason_message)
+            return (
+                f"{type(callback).__name__} ended the run after step {trainer.global_step}: "
+                f"{reason.removesuffix(' Signaling Trainer to stop.')}"
+            )
+    return None
+
+
 def rows_written(trainer: Trainer) -> int | None:
     """Rows of the run's `metrics.csv`; None in a process that does not write it."""
     files = [logger for logger in trainer.loggers if isinstance(logger, MetricsFile)]

@@ -151,22 +151,39 @@ def check_strategy(strategy: Strategy, dim: int) -> None:
         )
         outputs = queries
         if strategy.target == "multi":
-            first, second = (
-                strategy.multi_target_tokens(rows, y, placeholder, num_context=2)
-                for y in (labels, torch.cat([labels[:, :2], -labels[:, 2:]], dim=1))
-            )
-            _check_like(f"{name}: its multi_target_tokens", first, rows, any_number=True)
-            outputs, other = (
-                strategy.multi_target_outputs(tokens, num_context=2) for tokens in (first, second)
-            )
+            written = strategy.multi_target_tokens(rows, labels, placeholder, num_context=2)
+            _check_like(f"{name}: its multi_target_tokens", written, rows, any_number=True)
+            outputs = strategy.multi_target_outputs(written, num_context=2)
             _check_like(f"{name}: its multi_target_outputs of one query", outputs, rows[:, 2:])
-            _check_equal(
-                outputs,
-                other,
-                f"{name}: the token by which multi_target_outputs predicts a row depends on the "
-                "row's own label; predict it from a token before its label is written.",
-            )
+            _check_labels_are_hidden(strategy, rows, labels, placeholder)
     check_registered(name, strategy, context.sum() + queries.sum() + outputs.sum())
+
+
+def _check_labels_are_hidden(
+    strategy: Strategy, rows: Tensor, labels: Tensor, placeholder: Tensor
+) -> None:
+    """Check that two query rows are predicted before their labels are written, in their order.
+
+    The model is a sum over all tokens so far: like any causal one it knows a label from the token
+    that holds it on, and not only there.
+    """
+    name = _name(strategy)
+
+    def predictions(labels: Tensor) -> Tensor:
+        written = strategy.multi_target_tokens(rows, labels, placeholder, num_context=1)
+        return strategy.multi_target_outputs(written.cumsum(1), num_context=1)
+
+    outputs = predictions(labels)
+    _check_like(f"{name}: its multi_target_outputs of two queries", outputs, rows[:, 1:])
+    for row in (1, 2):
+        other = torch.cat([labels[:, :row], -labels[:, row:]], dim=1)
+        _check_equal(
+            outputs[:, :row],
+            predictions(other)[:, :row],
+            f"{name}: the token by which multi_target_outputs predicts a row comes with or after "
+            "the row's own label, which a causal model has read by then; predict it from a token "
+            "before its label is written.",
+        )
 
 
 def _noise(seed: int, *shape: int) -> Tensor:

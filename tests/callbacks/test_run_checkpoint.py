@@ -190,7 +190,7 @@ def test_a_run_that_ends_by_epochs_keeps_its_last_step(
 
 @pytest.mark.parametrize(("interval", "step"), [(3, 2), (4, 2)])
 def test_early_stopping_waits_for_the_window_and_keeps_its_last_step(
-    fit, load, tmp_path, interval, step
+    fit, load, tmp_path, monkeypatch, interval, step
 ):
     """The validation after the third batch lies inside the second window of two."""
     stopping = {
@@ -199,7 +199,11 @@ def test_early_stopping_waits_for_the_window_and_keeps_its_last_step(
     }
     callbacks = ("--trainer.callbacks", json.dumps([stopping]))
     options = ("--trainer.val_check_interval", interval, "--checkpoint.every_n_steps", 100)
+    said = []
+    monkeypatch.setattr("tabicl_linear.cli.training.rank_zero_info", said.append)
     assert fit(*callbacks, *options, "--trainer.max_steps", 100) == 0
+    (reason,) = [line for line in said if "EarlyStopping" in line]
+    assert f"ended the run after step {step}: Stopping threshold reached: val/loss = " in reason
     checkpoint = load(tmp_path / "runs" / "version_0" / "last.ckpt")
     assert checkpoint["global_step"] == step
     assert checkpoint["PriorDataModule"]["next_index"] == 2 * step

@@ -1,5 +1,6 @@
 """Edges of scores and protocols: ties, boundaries of bins and of folds, the level of a test."""
 
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,7 +17,14 @@ from tabicl_linear.evaluation.metrics import (
     fault_of,
     score,
 )
-from tabicl_linear.evaluation.protocol import CC18, MIN_ROWS, TABARENA, prepare
+from tabicl_linear.evaluation.protocol import (
+    CC18,
+    MIN_ROWS,
+    TABARENA,
+    folds,
+    prepare,
+    rare_classes,
+)
 from tabicl_linear.evaluation.timed_fit import TimedPredictions
 from tabicl_linear.evaluation.trials import Result
 from tabicl_linear.report.comparison import ALPHA, Pair
@@ -48,6 +56,21 @@ def test_a_class_needs_a_row_in_every_fold_and_no_more(rare):
             prepare(replace(whole, y=y), CC18)
     else:
         assert len(prepare(replace(whole, y=y), CC18).y) == 300
+
+
+def test_classes_too_rare_for_the_folds_are_said_with_their_table_and_not_by_scikit_learn():
+    """Its warning named no table and came at every trial."""
+    whole = table(300)
+    y = np.array(["often"] * 293 + ["less"] * CC18.folds + ["two"] * 2, dtype=object)
+    line = rare_classes(replace(whole, y=y), CC18)
+    assert line is not None
+    assert line.startswith("table made: classes with fewer than 5 rows (1 of 3) are")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        splits = list(folds(replace(whole, y=y), CC18))
+    assert sum("two" in y[queries] for _, queries in splits) == 2
+    y[y == "two"] = "often"
+    assert rare_classes(replace(whole, y=y), CC18) is None
 
 
 def test_a_p_of_exactly_the_level_is_significant():

@@ -30,7 +30,7 @@ def asked(tmp_path_factory):
 def once(asked, tmp_path_factory):
     """Its folder, and what `evaluation.json` says."""
     folder = tmp_path_factory.mktemp("scored") / "out"
-    planned, content = evaluation.plan(asked, folder)
+    planned, content = evaluation.plan(asked, folder, print)
     evaluation.run(planned, content, folder, lambda line: None)
     return folder, content
 
@@ -49,7 +49,7 @@ def trial(folder, fold=1):
 def again(asked, folder):
     """Repeat the command; the lines that it says."""
     lines = []
-    asked, content = evaluation.plan(asked, folder)
+    asked, content = evaluation.plan(asked, folder, print)
     evaluation.run(asked, content, folder, lines.append)
     return lines
 
@@ -170,7 +170,7 @@ def test_no_flipped_bit_of_the_description_ends_in_a_traceback(asked, scored):
 def says(asked, folder):
     """The tables of a folder; or that the error names it."""
     try:
-        return evaluation.plan(asked, folder)[1]["datasets"]
+        return evaluation.plan(asked, folder, print)[1]["datasets"]
     except (DataError, ConfigError) as error:
         return "its folder" if str(folder) in str(error) else str(error)
 

@@ -84,3 +84,12 @@ def test_means_that_are_not_defined_leave_the_axis(tmp_path, drawn):
     table = summary({"a": (500, 1000)}).assign(roc_auc=float("nan"))
     figure.draw(table, {}, tmp_path / "x.png")
     assert drawn().axes[0].get_ylabel() == ""
+
+
+def test_a_score_that_nothing_defines_has_no_panel(tmp_path, drawn):
+    """One length of one model has no normalised scores, and an empty panel had a scale."""
+    table = summary({"a": (500, 1000)})
+    for values, panels in ((float("nan"), ["ROC-AUC"]), (0.5, ["normalised ROC-AUC", "ROC-AUC"])):
+        scores = table.assign(normalised_roc_auc=values, normalised_roc_auc_interval=0.1)
+        figure.draw(scores, {"a": 972}, tmp_path / "x.png")
+        assert [axis.get_title() for axis in drawn().axes] == panels

@@ -87,6 +87,24 @@ def dropped(mixer, heads, streams, x):
     return torch.nn.functional.dropout(output, training=mixer.training)
 
 
+def label_first(strategy, rows, labels, _, num_context):
+    return torch.stack([labels, rows], dim=2).flatten(1, 2)
+
+
+def row_first(strategy, rows, labels, _, num_context):
+    return torch.stack([rows, labels], dim=2).flatten(1, 2)
+
+
+def row_second(strategy, outputs, num_context):
+    return outputs[:, 2 * num_context + 1 :: 2]
+
+
+def second_late(strategy, outputs, num_context):
+    """The first query at its row, the others at their labels."""
+    first = outputs[:, 2 * num_context : 2 * num_context + 1]
+    return torch.cat([first, outputs[:, 2 * num_context + 3 :: 2]], dim=1)
+
+
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_mixers_of_the_package_see_each_token_alone(mixer):
     check_independence(MIXERS[mixer](64, 2), 64)
@@ -161,6 +179,9 @@ def test_a_readout_that_breaks_a_promise_is_refused(members, words):
         ({"query_tokens": lambda s, rows, _: rows - rows.mean(1)}, "of other rows"),
         ({"multi_target_tokens": lambda s, x, y, _, num_context: x + y}, "row's own label"),
         ({"multi_target_outputs": lambda s, x, num_context: x[:, :2]}, r"returns \(1, 2, 8\)"),
+        ({"multi_target_outputs": lambda s, x, num_context: x[:, 2:]}, r"two queries returns"),
+        ({"multi_target_tokens": label_first, "multi_target_outputs": row_second}, "own label"),
+        ({"multi_target_tokens": row_first, "multi_target_outputs": second_late}, "own label"),
     ],
 )
 def test_a_strategy_that_breaks_a_promise_is_refused(members, words):
