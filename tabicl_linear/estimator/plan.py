@@ -197,8 +197,8 @@ def check_unchanged(now: Mapping[str, Any], then: Mapping[str, Any], *, are_held
         names += ["softmax_temperature"] if now["softmax_temperature"] == "auto" else []
     for name in names:
         # As objects: NumPy 2.0 fails to compare text with a truth value.
-        values = (np.atleast_1d(np.asarray(each[name], dtype=object)) for each in (now, then))
-        if not np.array_equal(*values):
+        one, other = (np.atleast_1d(np.asarray(each[name], object)) for each in (now, then))
+        if not np.array_equal(one, other):
             value, before = (one_line(brief(each[name])) for each in (now, then))
             raise ConfigError(
                 f"{name}={value}: the rows so far were read with {name}={before}, and this cannot "
