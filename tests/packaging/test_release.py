@@ -90,3 +90,19 @@ def test_what_cibuildwheel_runs_in_a_wheel_is_there():
     command = PROJECT["tool"]["cibuildwheel"]["test-command"]
     (script,) = re.findall(r"\{project\}/(\S+)", command)
     assert (ROOT / script).is_file()
+
+
+def test_the_lowest_versions_that_are_tested_are_those_that_are_allowed():
+    """But PyTorch, whose lowest cannot be had without CUDA, and XGBoost's build for macOS."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    used = ("train", "benchmarks", "dask", "baselines")
+    required = [
+        *PROJECT["project"]["dependencies"],
+        *(each for name in used for each in extras[name]),
+    ]
+    bounds = dict(re.match(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", each).groups() for each in required)
+    tested = dict(
+        re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "constraints-oldest.txt").read_text(), re.M)
+    )
+    for name in bounds.keys() - {"torch", "xgboost"}:
+        assert f"{tested[name]}.".startswith(f"{bounds[name]}."), name
