@@ -7,7 +7,12 @@ import tiny_model
 import torch
 
 from tabicl_linear.analysis.length_scores import length_scores
-from tabicl_linear.analysis.probe_tasks import NUM_QUERIES, draw_probe, queried
+from tabicl_linear.analysis.probe_tasks import (
+    NUM_QUERIES,
+    default_lengths,
+    draw_probe,
+    queried,
+)
 from tabicl_linear.cli.inspect import table_probe
 from tabicl_linear.priors import TabPFNv1Prior
 from tabicl_linear.priors.base import Prior, Tasks
@@ -69,3 +74,17 @@ def test_a_table_sorted_by_class_has_all_classes_in_context_and_queries():
     for x, labels in zip(probe.x[..., 0], probe.y, strict=True):
         assert labels[-20:].unique().tolist() == labels[:80].unique().tolist() == [0, 1]
         assert torch.equal(labels[x.argsort()], torch.from_numpy(y))
+
+
+@pytest.mark.parametrize(
+    ("trained", "expected"),
+    [
+        (3, [6, 12]),
+        (1, [5]),
+        (40, [5, 10, 20, 40, 80, 160]),
+        (8000, [1000, 2000, 4000, 8000, 16000]),
+        (20000, [2500, 5000, 10000, 20000]),
+    ],
+)
+def test_lengths_have_a_row_for_each_class_and_end_at_16_000_or_the_trained_one(trained, expected):
+    assert default_lengths(trained) == expected
