@@ -59,7 +59,8 @@ def named(paths: Sequence[Path], names: Sequence[str] | None = None) -> dict[str
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(
-            f"the name {twice[0]!r} occurs twice: give each model once, and a name of its own."
+            f"the name {twice[0]!r} occurs twice: give each model once, and names of their own "
+            "with --names."
         )
     return dict(zip(names, paths, strict=True))
 
