@@ -185,7 +185,10 @@ BAD = [
     (["--reference", "/nowhere.yaml"], ["/nowhere.yaml"]),
     (["--device", "tpu"], ["device='tpu'"]),
     (["--checkpoint", "/nowhere.ckpt"], ["/nowhere.ckpt"]),
-    (["--checkpoint", "/nowhere.ckpt", "/nowhere.ckpt"], ["the name '/nowhere' occurs twice"]),
+    (
+        ["--checkpoint", "/nowhere.ckpt", "/nowhere.ckpt"],
+        ["/nowhere.ckpt is given twice: give each"],
+    ),
 ]
 
 
