@@ -13,6 +13,8 @@ from tabicl_linear.files import written_whole
 
 SMOOTHING = 25
 """Number of logged steps in the running mean of the training loss."""
+LEAST_RANGE = 0.02
+"""Least range of the ROC-AUC axis. Drawn over all of it, changes of 0.0001 would look large."""
 
 
 def draw_learning_curve(metrics: Path, output: Path) -> None:
@@ -20,7 +22,8 @@ def draw_learning_curve(metrics: Path, output: Path) -> None:
     table = pd.read_csv(metrics)
     figure, (loss, auc) = plt.subplots(1, 2, figsize=(9, 3.4), constrained_layout=True)
     train = table.dropna(subset=["train/loss"])
-    loss.plot(train["step"], train["train/loss"], color="0.8", linewidth=0.7)
+    steps = {"color": "0.8", "linewidth": 0.7, "label": "training (single steps)"}
+    loss.plot(train["step"], train["train/loss"], **steps)
     smooth = train["train/loss"].rolling(SMOOTHING, min_periods=1).mean()
     loss.plot(train["step"], smooth, color="C0", label="training (running mean)")
     validation = table.dropna(subset=["val/loss"])
@@ -29,6 +32,9 @@ def draw_learning_curve(metrics: Path, output: Path) -> None:
     loss.legend(frameon=False)
     auc.plot(validation["step"], validation["val/roc_auc"], "o-", color="C1")
     auc.set(xlabel="optimiser steps", ylabel="ROC-AUC", title="ROC-AUC on synthetic tables")
+    low, high = auc.get_ylim()
+    room = max(0.0, LEAST_RANGE - (high - low)) / 2
+    auc.set_ylim(low - room, high + room)
     for axis in (loss, auc):
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.3)

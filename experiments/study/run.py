@@ -82,6 +82,7 @@ def _main(arguments: argparse.Namespace) -> int:
             print(f"  failed: {record['reason']}", flush=True)
             continue
         for name in arguments.measure:
+            _minutes_left(arguments, began)  # all measurements of a unit can take longer
             measuring.take(name, unit)
     return 1 if failed else 0
 
@@ -143,6 +144,11 @@ def _kept(unit: Unit, folder: Path) -> dict[str, Any] | None:
 
 
 def _minutes_left(arguments: argparse.Namespace, began: float) -> float | None:
+    """Return the minutes that are left of `--max-minutes`; None without that option.
+
+    Raises:
+        Stopped: They are over.
+    """
     if arguments.max_minutes is None:
         return None
     left = arguments.max_minutes - (time.monotonic() - began) / 60
@@ -175,7 +181,8 @@ def _parser() -> OneLineArgumentParser:
     add("--again", action="store_true", help="train also what is kept without its weights")
     add("--seeds", type=_seed, nargs="+", default=[0])
     add("--shard", type=Shard.parse, default=WHOLE, metavar="i/n", help="only part i of n (1/1)")
-    add("--max-minutes", type=positive, help="stop then; the same command goes on")
+    limit = "stop then, or after the measurement that has begun; the same command goes on"
+    add("--max-minutes", type=positive, help=limit)
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--list", action="store_true", help="print the units and whether they are trained")
     return parser

@@ -51,7 +51,11 @@ def named(paths: Sequence[Path], names: Sequence[str] | None = None) -> dict[str
     Raises:
         ConfigError: A name occurs twice, or the numbers of names and checkpoints differ.
     """
-    names = _short_names(paths) if names is None else list(names)
+    if names is None:
+        twice = [str(path) for path in paths if paths.count(path) > 1]
+        if twice:
+            raise ConfigError(f"{twice[0]} is given twice: give each checkpoint once.")
+        names = _short_names(paths)
     if len(names) != len(paths):
         raise ConfigError(
             f"--names gives {counted(len(names), 'name')} for {counted(len(paths), 'checkpoint')}."

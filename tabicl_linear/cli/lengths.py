@@ -150,9 +150,15 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
     metrics = ["roc_auc", "accuracy"]
     if (selected["num_rows"] <= SHORT_ROWS).any():
         scores = normalise(scores, selected)
-        metrics = [f"normalised_{metric}" for metric in metrics] + metrics
+        normalised = [f"normalised_{metric}" for metric in metrics]
+        if scores[normalised].notna().any(axis=None):
+            metrics = normalised + metrics
+        else:
+            say("no normalised scores: on every dataset the reference set always scores the same")
     else:
-        say(f"no normalised scores: the reference set has no context of {SHORT_ROWS} rows")
+        say(
+            f"no normalised scores: the reference set has no context of {SHORT_ROWS:,} rows or less"
+        )
     summary = summarise(scores)
     lengths = {name: model.longest_context for name, model in models.items()}
     trained = {name: rows for name, rows in lengths.items() if rows is not None}

@@ -70,6 +70,14 @@ def test_results_summary_and_figure(tmp_path, fs, causal, softmax, capsys):
     assert len(pd.read_csv(out / "summary.csv")) == 6 * 3 + 2
 
 
+def test_scores_that_nothing_normalises_are_said_and_not_shown_empty(tmp_path, fs, capsys):
+    options = ["--checkpoint", fs, "--datasets", 1, "--output", tmp_path / "out"]
+    assert call(*options, "--lengths", 50) == 0
+    captured = capsys.readouterr()
+    assert "no normalised scores: on every dataset the reference set always" in captured.err
+    assert captured.out.startswith("roc_auc, mean over 1 dataset")
+
+
 def test_statistics_come_from_the_rows_asked_for(tmp_path, causal):
     losses = {}
     for rows in ("longest", "first", "each"):
@@ -185,7 +193,10 @@ BAD = [
     (["--reference", "/nowhere.yaml"], ["/nowhere.yaml"]),
     (["--device", "tpu"], ["device='tpu'"]),
     (["--checkpoint", "/nowhere.ckpt"], ["/nowhere.ckpt"]),
-    (["--checkpoint", "/nowhere.ckpt", "/nowhere.ckpt"], ["the name '/nowhere' occurs twice"]),
+    (
+        ["--checkpoint", "/nowhere.ckpt", "/nowhere.ckpt"],
+        ["/nowhere.ckpt is given twice: give each"],
+    ),
 ]
 
 

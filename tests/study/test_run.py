@@ -216,6 +216,21 @@ def test_time_is_left_for_units_that_are_trained_alone(tmp_path, kept, capsys, m
 
 
 @pytest.mark.usefixtures("at_a_commit")
+def test_measurements_end_with_the_minutes_too(tmp_path, capsys, monkeypatch):
+    """Those of a unit take up to a quarter of an hour, after a training that kept to its time."""
+    minutes, taken = iter(range(9)), []
+    monkeypatch.setattr("experiments.study.run.time.monotonic", lambda: 60 * next(minutes))
+    monkeypatch.setattr("experiments.study.run.train", lambda *_: {"status": "trained"})
+    take = "experiments.study.run.Measuring.take"
+    monkeypatch.setattr(take, lambda _, name, unit: taken.append(name))
+    folders = ["--store", str(tmp_path / "store"), "--measured", str(tmp_path / "measured")]
+    options = ["--measure", "lengths", "looks", "states", "--max-minutes", "4"]
+    assert main(["deltanet", "--scale", "smoke", *folders, *options]) == 3
+    assert taken == ["lengths", "looks"]
+    assert "4 minutes are over; repeat the command to go on" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("at_a_commit")
 def test_a_kept_unit_of_another_recipe_is_not_used(tmp_path, kept, capsys):
     (path,) = kept.rglob(stores.UNIT)
     stores.write_json(path, stores.read_unit(path.parent) | {"recipe": "0" * 12})
